@@ -1,0 +1,1 @@
+"""How memory is accessed: the backend-agnostic controller, plans, decomposition and progress signals."""

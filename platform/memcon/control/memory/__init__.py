@@ -1,0 +1,1 @@
+"""Memory backends, one file each, and their shared parts."""

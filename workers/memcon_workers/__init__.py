@@ -1,0 +1,1 @@
+"""What runs inside a worker: streams of tasks, agent frameworks, backbones and benchmarks."""

@@ -1,0 +1,1 @@
+"""Task sources with their environments, one file or folder each."""

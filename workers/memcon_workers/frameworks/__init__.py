@@ -1,0 +1,1 @@
+"""Agent loops, one file each."""
