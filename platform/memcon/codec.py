@@ -85,8 +85,7 @@ def _decode(kind: Any, record: Any, where: str) -> Any:
     if origin in {tuple, list, Sequence}:
         if not isinstance(record, list | tuple):
             raise CodecError(f"{where}: expected a list, got {record!r}")
-        item_kind = typing.get_args(kind)[0]
-        return tuple(_decode(item_kind, item, f"{where}[{i}]") for i, item in enumerate(record))
+        return _decode_items(typing.get_args(kind), record, where)
     if origin in {dict, Mapping}:
         if not isinstance(record, Mapping):
             raise CodecError(f"{where}: expected a mapping, got {record!r}")
@@ -95,6 +94,15 @@ def _decode(kind: Any, record: Any, where: str) -> Any:
     if dataclasses.is_dataclass(kind):
         return _decode_dataclass(typing.cast("type", kind), record, where)
     return _decode_scalar(kind, record, where)
+
+
+def _decode_items(kinds: tuple[Any, ...], record: Sequence[Any], where: str) -> tuple[Any, ...]:
+    # tuple[X, ...], list[X] and Sequence[X] repeat one kind; tuple[X, Y] has one kind a place.
+    if len(kinds) == 1 or kinds[-1] is Ellipsis:
+        kinds = (kinds[0],) * len(record)
+    if len(kinds) != len(record):
+        raise CodecError(f"{where}: expected {len(kinds)} values, got {record!r}")
+    return tuple(_decode(kind, item, f"{where}[{i}]") for i, (kind, item) in enumerate(zip(kinds, record, strict=True)))
 
 
 def _decode_union(kinds: tuple[Any, ...], record: Any, where: str) -> Any:
@@ -108,21 +116,26 @@ def _decode_union(kinds: tuple[Any, ...], record: Any, where: str) -> Any:
             return _decode(kind, record, where)
         except CodecError as error:
             errors.append(str(error))
-    raise CodecError(errors[0] if len(errors) == 1 else f"{where}: {record!r} fits none of {kinds}")
+    names = " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds if kind is not type(None))
+    raise CodecError(errors[0] if len(errors) == 1 else f"{where}: expected {names}, got {record!r}")
 
 
 def _decode_dataclass(kind: type, record: Any, where: str) -> Any:
     if not isinstance(record, Mapping):
         raise CodecError(f"{where}: expected a mapping, got {record!r}")
     known = _field_types(kind)
-    if unknown := set(record) - set(known):
-        raise CodecError(f"{where}: unknown fields {sorted(unknown)}")
+    if unknown := sorted(str(name) for name in record if name not in known):
+        raise CodecError(f"{where}: unknown fields {unknown}")
     if missing := _required(kind) - set(record):
         raise CodecError(f"{where}: missing fields {sorted(missing)}")
     return kind(**{name: _decode(known[name], item, f"{where}.{name}") for name, item in record.items()})
 
 
 def _decode_scalar(kind: Any, record: Any, where: str) -> Any:
+    if typing.get_origin(kind) is typing.Literal:
+        if record not in typing.get_args(kind):
+            raise CodecError(f"{where}: {record!r} is none of {list(typing.get_args(kind))}")
+        return record
     if isinstance(kind, type) and issubclass(kind, Enum):
         try:
             return kind(record)

@@ -33,7 +33,10 @@ __all__ = [
 
 
 class MemconError(Exception):
-    """Base of every error that memcon raises on purpose."""
+    """Base of every error that memcon raises on purpose. Pickles whole, attributes included."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, (type(self), str(self), dict(self.__dict__))
 
 
 class ConfigError(MemconError):
@@ -114,8 +117,16 @@ class BoundaryError(MemconError):
     """A plug-in or service failed inside a task: the task is `unevaluable`, the stream goes on."""
 
     def __init__(self, where: Boundary, doing: str, cause: BaseException) -> None:
-        self.boundary, self.doing, self.cause = where, doing, cause
+        self.boundary, self.doing = where, doing
         super().__init__(f"{where.value} failed during {doing}: {type(cause).__name__}: {cause}")
+
+
+def _restore(kind: type[MemconError], message: str, attributes: dict[str, object]) -> MemconError:
+    # Constructors take facts, not messages, so unpickling must not call them.
+    error = kind.__new__(kind)
+    error.args = (message,)
+    error.__dict__.update(attributes)
+    return error
 
 
 @contextmanager

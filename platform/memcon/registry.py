@@ -53,7 +53,9 @@ def plugin(kind: str, name: str) -> Plugin:
     except MissingExtraError:
         raise
     except Exception as error:
-        raise ConfigError(f"{kind} '{name}' ({found.value}) cannot be imported: {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"{kind} '{name}' ({found.value}) cannot be imported: {type(error).__name__}: {error}"
+        ) from error
     if not isinstance(loaded, Plugin):
         raise ConfigError(f"{kind} '{name}': {found.value} is a {type(loaded).__name__}, not a memcon.registry.Plugin")
     return loaded
@@ -69,7 +71,7 @@ def configure(kind: str, name: str, parameters: Mapping[str, Any], *, where: str
     config = plugin(kind, name).config
     path = where or f"{kind} '{name}'"
     known = [field.name for field in dataclasses.fields(config)]
-    for key in parameters:
+    for key in map(str, parameters):
         if key not in known:
             guess = nearest(key, known)
             hint = f" (did you mean '{guess}'?)" if guess else ""

@@ -2,7 +2,8 @@
 
 Owns the lock, the epoch, what was started and ended, the episodes and the outbox of outcomes. Backends and the plan
 index keep their own tables in the same file through `connection` and never commit: `end` commits everything of a task
-at once. A damaged file is refused and left as it is.
+at once. Maintenance inside a task runs in the transaction that the task's `end` commits, so that a crash leaves the
+file at the last ended task. A damaged file is refused and left as it is.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class StreamStore:
 
     def __init__(self, path: Path, *, identity: str) -> None:
         self.path = path
+        # Rollbacks so far: whoever cached rows under another count reads them again.
+        self.rollbacks = 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._lock = _lock(path.with_suffix(".lock"))
@@ -110,26 +113,64 @@ class StreamStore:
         with self._commit():
             self.connection.execute("INSERT INTO started VALUES (?, ?, ?)", (ordinal, epoch, worker_deaths))
 
-    def end(self, episode: Episode, outbox: Sequence[OutcomeRequest], write: Callable[[], object] = lambda: None) -> None:
-        """One commit of the episode, its outcomes as outbox rows, and all that `write` puts into the file."""
-        with self._commit():
-            write()
+    def end(self, make: Callable[[], Episode], outbox: Sequence[OutcomeRequest]) -> Episode:
+        """One commit of a task: what `make` writes into the file, the episode that it returns, and its outcomes.
+
+        Raises:
+            StorageError: the disk refuses; the file stays at the last ended task.
+            InvariantError: the episode is not the next one.
+        """
+        with self._commit(held=True):
+            episode = make()
+            if episode.ordinal != self.num_ended:
+                raise InvariantError(f"{self.path}: task {episode.ordinal} cannot end, the next is {self.num_ended}")
             self.connection.execute("INSERT INTO episodes VALUES (?, ?)", (episode.ordinal, codec.encode_json(episode)))
             self.connection.executemany(
                 "INSERT INTO outbox VALUES (?, ?, ?)",
                 [(row.decision_id, episode.ordinal, codec.encode_json(row)) for row in outbox],
             )
+        return episode
 
     def outbox(self) -> list[OutcomeRequest]:
-        """Outcomes not yet acknowledged, in the order of their decisions."""
-        rows = self.connection.execute("SELECT record FROM outbox").fetchall()
-        found = [self._decode(OutcomeRequest, row[0]) for row in rows]
-        return sorted(found, key=lambda row: row.position)
+        """Outcomes not yet acknowledged, in the order of their tasks and decisions."""
+        rows = self.connection.execute("SELECT ordinal, record FROM outbox").fetchall()
+        found = [(row[0], self._decode(OutcomeRequest, row[1])) for row in rows]
+        return [row for _, row in sorted(found, key=lambda pair: (pair[0], pair[1].position))]
 
     def delivered(self) -> None:
-        """Forget the outbox: all of it was acknowledged."""
+        """Forget the outbox: all of it was acknowledged. No task may end between `outbox` and this call."""
         with self._commit():
             self.connection.execute("DELETE FROM outbox")
+
+    # --- maintenance inside a task -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def maintenance(self) -> Iterator[None]:
+        """Hold what the block writes until `end` commits or `discard` drops it; a block that raises leaves no trace.
+
+        Raises:
+            StorageError: the disk refuses.
+        """
+        with self.storage_errors():
+            if not self.connection.in_transaction:
+                self.connection.execute("BEGIN IMMEDIATE")
+            self.connection.execute("SAVEPOINT maintenance")
+        try:
+            yield
+        except BaseException:
+            self.rollbacks += 1
+            # A full disk makes SQLite roll back everything on its own.
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK TO maintenance")
+                self.connection.execute("RELEASE maintenance")
+            raise
+        self.connection.execute("RELEASE maintenance")
+
+    def discard(self) -> None:
+        """Drop what `maintenance` kept: the task teaches nothing. No effect without any."""
+        if self.connection.in_transaction:
+            self.rollbacks += 1
+            self.connection.execute("ROLLBACK")
 
     # --- read --------------------------------------------------------------------------------------------------------
 
@@ -154,23 +195,41 @@ class StreamStore:
             raise DamagedFileError(self.path, str(error), _REMEDY) from error
 
     @contextmanager
-    def _commit(self) -> Iterator[None]:
-        """One transaction: all or nothing.
+    def _commit(self, *, held: bool = False) -> Iterator[None]:
+        """One transaction: all or nothing; only the `end` of a task may commit what maintenance `held` open."""
+        if self.connection.in_transaction and not held:
+            raise InvariantError(f"{self.path}: maintenance of a task is neither ended nor discarded")
+        try:
+            with self.storage_errors():
+                if not self.connection.in_transaction:
+                    self.connection.execute("BEGIN IMMEDIATE")
+                yield
+                self.connection.execute("COMMIT")
+        except BaseException:
+            self.rollbacks += 1
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def storage_errors(self) -> Iterator[None]:
+        """Tell errors of SQLite by what the caller does next.
 
         Raises:
             StorageError: the disk refuses (full, read-only); the file stays at the last commit.
+            InvariantError: a row is there already.
+            DamagedFileError: the file is broken.
         """
         try:
-            if not self.connection.in_transaction:
-                self.connection.execute("BEGIN IMMEDIATE")
             yield
-            self.connection.execute("COMMIT")
-        except BaseException as error:
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
-            if isinstance(error, sqlite3.OperationalError):
-                raise StorageError(f"cannot write {self.path}: {error}; nothing of this task was kept, run again") from error
-            raise
+        except sqlite3.OperationalError as error:
+            raise StorageError(
+                f"cannot write {self.path}: {error}; nothing of this task was kept, run again"
+            ) from error
+        except sqlite3.IntegrityError as error:
+            raise InvariantError(f"{self.path}: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise DamagedFileError(self.path, str(error), _REMEDY) from error
 
 
 _REMEDY = "restore it from a copy, or move it away to start this stream anew; nothing was written over it"
@@ -185,6 +244,9 @@ def _lock(path: Path) -> IO[str]:
         owner = handle.read().strip() or "unknown"
         handle.close()
         raise LockedError(f"{path} is held by process {owner}; wait for it or end it") from None
+    except BaseException:
+        handle.close()
+        raise
     handle.truncate(0)
     handle.write(str(os.getpid()))
     handle.flush()
@@ -192,32 +254,58 @@ def _lock(path: Path) -> IO[str]:
 
 
 def _open(path: Path, identity: str) -> sqlite3.Connection:
-    fresh = not path.exists() or path.stat().st_size == 0
-    # One stream is driven by one task of the event loop, but commits run in the process's writer thread.
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
-        if fresh:
-            _create(connection, identity)
-        else:
-            _check(connection, path, identity)
+        if not path.exists():
+            _create(path, identity)
+        elif path.stat().st_size == 0:
+            # A new file gets its name when it is complete, so an empty one has lost what it held.
+            raise DamagedFileError(path, "it is empty", _REMEDY)
+        # One stream is driven by one task of the event loop, but commits run in the process's writer thread.
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    except (OSError, sqlite3.OperationalError) as error:
+        raise StorageError(f"cannot open {path}: {error}; check permissions and space") from error
+    try:
+        _check(connection, path, identity)
+        connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-    except sqlite3.DatabaseError as error:
+    except BaseException as error:
         connection.close()
         if isinstance(error, sqlite3.OperationalError):
             raise StorageError(f"cannot open {path}: {error}; check permissions and space") from error
-        raise DamagedFileError(path, str(error), _REMEDY) from error
-    except BaseException:
-        connection.close()
+        if isinstance(error, sqlite3.DatabaseError):
+            raise DamagedFileError(path, str(error), _REMEDY) from error
         raise
     return connection
 
 
-def _create(connection: sqlite3.Connection, identity: str) -> None:
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.executescript(
-        f"BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};"
-        f"{_SCHEMA} INSERT INTO meta VALUES ('identity', {_quoted(identity)}); COMMIT;"
-    )
+def _create(path: Path, identity: str) -> None:
+    """Make the file under another name and rename it, so that `path` is never half a stream file."""
+    log = path.with_name(path.name + "-wal")
+    if log.exists():
+        # SQLite would play the orphan's pages into the new file.
+        raise DamagedFileError(log, f"its database {path.name} is missing", "put it back, or move both files away")
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    connection = sqlite3.connect(fresh, isolation_level=None)
+    try:
+        connection.executescript(
+            f"PRAGMA synchronous = FULL; BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID};"
+            f"PRAGMA user_version = {SCHEMA_VERSION}; {_SCHEMA}"
+        )
+        connection.execute("INSERT INTO meta VALUES ('identity', ?)", (identity,))
+        connection.execute("COMMIT")
+    finally:
+        connection.close()
+    fresh.replace(path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _check(connection: sqlite3.Connection, path: Path, identity: str) -> None:
@@ -232,7 +320,3 @@ def _check(connection: sqlite3.Connection, path: Path, identity: str) -> None:
     found = connection.execute("SELECT value FROM meta WHERE key = 'identity'").fetchone()
     if found is None or found[0] != identity:
         raise ConfigError(f"{path} belongs to another stream ({json.dumps(found and found[0])}, not {identity!r})")
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

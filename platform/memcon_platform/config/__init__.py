@@ -1,0 +1,26 @@
+"""Config files to plans: typed, complete, hashed. The only package that knows OmegaConf."""
+
+from memcon_platform.config.loading import load
+from memcon_platform.config.plan import Cell, Entry, RunPlan, RunSettings
+from memcon_platform.config.plan_file import has_plan, read_plan, write_plan
+from memcon_platform.config.provenance import provenance
+from memcon_platform.config.reconcile import reconcile
+from memcon_platform.config.summary import CellSummary, PlanSummary, plan_summary
+from memcon_platform.config.tasks import tasks_per_stream
+
+__all__ = [
+    "Cell",
+    "CellSummary",
+    "Entry",
+    "PlanSummary",
+    "RunPlan",
+    "RunSettings",
+    "has_plan",
+    "load",
+    "plan_summary",
+    "provenance",
+    "read_plan",
+    "reconcile",
+    "tasks_per_stream",
+    "write_plan",
+]

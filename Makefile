@@ -1,0 +1,57 @@
+# Every target sets up what it needs: Python >= 3.11, pip and make are enough.
+# EXTRAS=all also installs the heavy optional adapters for the tests that need them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+EXTRAS ?=
+export RAY_USAGE_STATS_ENABLED := 0
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help:  ## Show the targets.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+.PHONY: demo
+demo: $(VENV)/.platform  ## Run configs/demo.yaml: a real sweep with a served policy, tracking and a report.
+	$(BIN)/memcon sweep configs/demo.yaml
+
+.PHONY: test
+test: $(VENV)/.dev  ## Run all tests.
+	$(BIN)/pytest
+
+.PHONY: check
+check: $(VENV)/.dev  ## Lint, types, import contracts.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: bench
+bench: $(VENV)/.platform  ## Measure the platform's own cost.
+	$(BIN)/memcon bench sweep
+
+.PHONY: format
+format: $(VENV)/.dev  ## Format the sources.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: clean
+clean:  ## Remove the environment and caches; runs stay.
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A virtual environment of the project's own: nothing on the machine is changed or relied on.
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "memcon needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Set PYTHON=..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.platform: $(VENV)/.made pyproject.toml constraints.txt
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[platform]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.platform
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[platform,dev]'
+	@touch $@

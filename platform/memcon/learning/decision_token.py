@@ -1,0 +1,108 @@
+"""The signed text that names a decision. Owns its form and its check; holds no state.
+
+It lets an owner credit a decision that died with its process: whoever shows a valid token did get that decision from
+an owner with the same secret. Clients read the place (table, keys) from it to find the owner; only the owner verifies.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import json
+from dataclasses import dataclass
+
+from memcon.errors import ConfigError, NotFoundError
+
+__all__ = ["MIN_SECRET_BYTES", "Claims", "check_secret", "read", "sign", "verify"]
+
+MIN_SECRET_BYTES = 16
+_VERSION = 1
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+_SIGNATURE_CHARS = 43  # 32 bytes in base64 without padding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claims:
+    """What a token says about its decision."""
+
+    table: str
+    keys: tuple[str, ...]
+    action_id: str
+    position: int
+    decision_id: str
+    episode_id: str
+
+
+def check_secret(secret: bytes) -> None:
+    """Refuse a secret that can be guessed.
+
+    Raises:
+        ConfigError: fewer than `MIN_SECRET_BYTES` bytes.
+    """
+    if len(secret) < MIN_SECRET_BYTES:
+        raise ConfigError(
+            f"signing decision tokens: the secret has {len(secret)} bytes, expected at least {MIN_SECRET_BYTES}; "
+            "remove the secret file of this run to have a new one made"
+        )
+
+
+def sign(secret: bytes, claims: Claims) -> str:
+    """The token of `claims`: URL-safe ASCII, the same for the same secret and claims."""
+    fields = (
+        _VERSION,
+        claims.table,
+        claims.keys,
+        claims.action_id,
+        claims.position,
+        claims.decision_id,
+        claims.episode_id,
+    )
+    body = base64.urlsafe_b64encode(_ENCODER.encode(fields).encode()).rstrip(b"=")
+    return (_signature(secret, body) + body).decode("ascii")
+
+
+def read(token: str) -> Claims:
+    """What `token` claims, *unverified*: good for routing only.
+
+    Raises:
+        NotFoundError: the text does not have the form of a token.
+    """
+    try:
+        body = token[_SIGNATURE_CHARS:]
+        fields = json.loads(base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True))
+        version, table, keys, action_id, position, decision_id, episode_id = fields
+    except (ValueError, TypeError, binascii.Error, RecursionError):
+        raise NotFoundError("reading a decision token: the text is no token; send the one that `decide` gave") from None
+    texts = (table, action_id, decision_id, episode_id)
+    if version != _VERSION or not all(isinstance(text, str) for text in texts) or type(position) is not int:
+        raise NotFoundError(f"reading a decision token: form {version!r} is unknown, expected {_VERSION}")
+    if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
+        raise NotFoundError("reading a decision token: it names no state key; send the one that `decide` gave")
+    return Claims(
+        table=table,
+        keys=tuple(keys),
+        action_id=action_id,
+        position=position,
+        decision_id=decision_id,
+        episode_id=episode_id,
+    )
+
+
+def verify(secret: bytes, token: str) -> Claims:
+    """What `token` claims, after its signature was checked in constant time.
+
+    Raises:
+        NotFoundError: malformed, altered, or signed with another secret.
+    """
+    claims = read(token)
+    given, body = token[:_SIGNATURE_CHARS].encode("ascii", "replace"), token[_SIGNATURE_CHARS:].encode("ascii")
+    if not hmac.compare_digest(given, _signature(secret, body)):
+        raise NotFoundError(
+            f"decision '{claims.decision_id}': its token is not signed by this owner; send the token that `decide` gave"
+        )
+    return claims
+
+
+def _signature(secret: bytes, body: bytes) -> bytes:
+    return base64.urlsafe_b64encode(hmac.digest(secret, body, "sha256")).rstrip(b"=")

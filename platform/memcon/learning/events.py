@@ -1,0 +1,138 @@
+"""What a policy shard journals. Owns the event types and their text form; knows nothing of files or tables.
+
+The journal is the truth: a table is the fold of its events (`memcon.learning.shard`). Per-arm values are not
+journaled, since the fold recomputes them. A field that is added later needs a default, so that old journals stay
+readable.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import TypeAlias
+
+from memcon import codec
+from memcon.errors import UnknownNameError
+from memcon.protocols import LearningSettings
+
+__all__ = [
+    "KINDS",
+    "Cancelled",
+    "Created",
+    "Credited",
+    "Decided",
+    "EpisodeClosed",
+    "Event",
+    "RecoveredDecision",
+    "decode_event",
+    "encode_event",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Created:
+    """A table began with these settings."""
+
+    table: str
+    settings: LearningSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """An arm was chosen and counted; all that the choice depended on, besides the table, stands here."""
+
+    table: str
+    decision_id: str
+    episode_id: str
+    # 0-based place inside the episode.
+    position: int
+    # Pooling chain, finest first; the last is the shard key.
+    keys: tuple[str, ...]
+    # 64 bits: the source of every draw of this choice.
+    draw: int
+    # Arms that could be chosen; None = all.
+    allowed: tuple[str, ...] | None
+    action_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredDecision:
+    """A decision that is known only from its signed token: its `Decided` died with a process."""
+
+    episode_id: str
+    keys: tuple[str, ...]
+    action_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credited:
+    """A decision got its outcome; the raw reward, before discounting (Eq. 5)."""
+
+    table: str
+    decision_id: str
+    reward: float
+    position: int
+    num_decisions: int
+    cost: float
+    # Set when the decision was unknown: this event is its decide and its outcome in one.
+    recovered: RecoveredDecision | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """An open decision was taken back: its count is gone, and it teaches nothing."""
+
+    table: str
+    decision_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeClosed:
+    """An episode was cancelled: later decides under its id are refused."""
+
+    table: str
+    episode_id: str
+
+
+Event: TypeAlias = Created | Decided | Credited | Cancelled | EpisodeClosed
+
+# Kind as it stands in the journal -> type of the event.
+KINDS: Mapping[str, type[Event]] = MappingProxyType(
+    {
+        "created": Created,
+        "decided": Decided,
+        "credited": Credited,
+        "cancelled": Cancelled,
+        "episode_closed": EpisodeClosed,
+    }
+)
+# Events are flat but for two nested values, which `default` turns into dicts; ASCII, so that any store takes it.
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=codec.encode)
+_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {kind: tuple(field.name for field in fields(event_type)) for kind, event_type in KINDS.items()}
+)
+_KIND_OF: Mapping[type[Event], str] = MappingProxyType({event_type: kind for kind, event_type in KINDS.items()})
+
+
+def encode_event(event: Event) -> tuple[str, str]:
+    """The kind of `event` and its JSON text; floats keep all their bits."""
+    kind = _KIND_OF[type(event)]
+    return kind, _ENCODER.encode({name: getattr(event, name) for name in _FIELDS[kind]})
+
+
+def decode_event(kind: str, text: str) -> Event:
+    """The event that `encode_event` wrote.
+
+    Raises:
+        UnknownNameError: `kind` is no kind of event.
+        CodecError: `text` does not have the form of its kind.
+    """
+    event_type = KINDS.get(kind)
+    if event_type is None:
+        raise UnknownNameError(
+            "kind of journal event", kind, KINDS, hint="the journal is damaged or newer than this memcon"
+        )
+    return codec.decode_json(event_type, text)

@@ -1,0 +1,210 @@
+"""From raw signals to the discrete key of a table row (paper Eq. 8, Table 6). Owns the bins and the key's text form.
+
+Which signals make a key is data: a `KeySchema` lists its fields. The text form is written and parsed here only:
+`paper/1|goal_type=put|step_phase=early|...`, free text percent-encoded, so that any goal type survives the round trip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias
+from urllib.parse import quote, unquote
+
+from memcon.errors import ConfigError, InvariantError, UnknownNameError
+from memcon.types import StateFeatures
+
+__all__ = [
+    "KEY_SCHEMAS",
+    "KeyField",
+    "KeySchema",
+    "StateKey",
+    "held_bin",
+    "key_schema",
+    "key_text",
+    "learning_phase_of",
+    "locations_bin",
+    "max_keys",
+    "memory_bin",
+    "parse",
+    "phase_of",
+]
+
+KeyValue: TypeAlias = str | int | bool
+
+_EARLY_STEPS = 8
+_LATE_STEPS = 18
+_COLD_TASKS = 15
+
+
+def phase_of(step: int) -> str:
+    """Phase of `step` environment steps taken: early below 8, mid for 8 to 17, late from 18 (MC-3)."""
+    _check_count("step", step)
+    if step < _EARLY_STEPS:
+        return "early"
+    return "mid" if step < _LATE_STEPS else "late"
+
+
+def held_bin(objects_held: int) -> int:
+    """min(held, 2) (MC-5)."""
+    _check_count("objects_held", objects_held)
+    return min(objects_held, 2)
+
+
+def locations_bin(locations_visited: int) -> int:
+    """min(floor(visited / 3), 4) (MC-6)."""
+    _check_count("locations_visited", locations_visited)
+    return min(locations_visited // 3, 4)
+
+
+def memory_bin(memory_size: int) -> int:
+    """min(floor(size / 10), 5) (MC-7, reading A-2)."""
+    _check_count("memory_size", memory_size)
+    return min(memory_size // 10, 5)
+
+
+def learning_phase_of(task_number: int) -> str:
+    """Cold for the first 15 tasks of a stream (1-based), then warm (MC-8)."""
+    if task_number < 1:
+        raise InvariantError(f"state key: task_number = {task_number}; it is 1-based")
+    return "cold" if task_number <= _COLD_TASKS else "warm"
+
+
+def _check_count(name: str, value: int) -> None:
+    if value < 0:
+        raise InvariantError(f"state key: {name} = {value}; a count cannot be negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyField:
+    """One component of a key."""
+
+    name: str
+    value: Callable[[StateFeatures], KeyValue]
+    # All values that it can take; empty = free text.
+    values: tuple[KeyValue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySchema:
+    """The components of a key, in order. Another version is another key: tables never mix them."""
+
+    name: str
+    version: int
+    fields: tuple[KeyField, ...]
+
+    @property
+    def label(self) -> str:
+        """Name and version, as in `LearningSettings.key_schema`."""
+        return f"{self.name}/{self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateKey:
+    """A parsed key."""
+
+    schema: KeySchema
+    # Component name -> value, in the schema's order.
+    values: Mapping[str, KeyValue]
+
+
+_FLAG = (False, True)
+_PAPER = KeySchema(
+    name="paper",
+    version=1,
+    fields=(
+        KeyField(name="goal_type", value=lambda features: features.goal_type),
+        KeyField(name="step_phase", value=lambda features: phase_of(features.step), values=("early", "mid", "late")),
+        KeyField(name="is_stuck", value=lambda features: features.is_stuck, values=_FLAG),
+        KeyField(name="objects_held", value=lambda features: held_bin(features.objects_held), values=(0, 1, 2)),
+        KeyField(
+            name="locations", value=lambda features: locations_bin(features.locations_visited), values=(0, 1, 2, 3, 4)
+        ),
+        KeyField(
+            name="memory_size", value=lambda features: memory_bin(features.memory_size), values=(0, 1, 2, 3, 4, 5)
+        ),
+        KeyField(name="plan_available", value=lambda features: features.plan_available, values=_FLAG),
+        KeyField(
+            name="learning_phase",
+            value=lambda features: learning_phase_of(features.task_number),
+            values=("cold", "warm"),
+        ),
+    ),
+)
+
+# Name -> the schema under it.
+KEY_SCHEMAS: Mapping[str, KeySchema] = MappingProxyType({_PAPER.name: _PAPER})
+
+
+def key_schema(label: str) -> KeySchema:
+    """The schema that `label` names: "paper", or with its version, "paper/1".
+
+    Raises:
+        UnknownNameError: no schema of that name.
+        ConfigError: the schema has another version here.
+    """
+    name, slash, version = label.partition("/")
+    found = KEY_SCHEMAS.get(name)
+    if found is None:
+        raise UnknownNameError("state key", name, KEY_SCHEMAS)
+    if slash and version != str(found.version):
+        raise ConfigError(f"state key '{label}': this memcon has '{found.label}'; use the memcon that wrote that table")
+    return found
+
+
+def key_text(schema: str, features: StateFeatures) -> str:
+    """The key of `features` under the schema named `schema`, as text: equal text means equal key (MC-2).
+
+    Raises:
+        UnknownNameError, ConfigError: as in `key_schema`.
+        InvariantError: a count is negative.
+    """
+    found = key_schema(schema)
+    parts = [found.label]
+    parts.extend([f"{field.name}={_text(field.value(features))}" for field in found.fields])
+    return "|".join(parts)
+
+
+def parse(text: str) -> StateKey:
+    """The key that `key_text` wrote.
+
+    Raises:
+        ConfigError: the text is no key of a schema that is known here.
+    """
+    label, *parts = text.split("|")
+    schema = key_schema(label)
+    if [part.partition("=")[0] for part in parts] != [field.name for field in schema.fields]:
+        raise ConfigError(
+            f"state key {text!r}: expected the components {', '.join(field.name for field in schema.fields)}"
+        )
+    values = {
+        field.name: _parse_value(field, part.partition("=")[2], text)
+        for field, part in zip(schema.fields, parts, strict=True)
+    }
+    return StateKey(schema=schema, values=MappingProxyType(values))
+
+
+def max_keys(schema: str, goal_types: Sequence[str]) -> int:
+    """How many keys there can be: 2,160 a goal type under `paper` (MC-10)."""
+    count = len(set(goal_types))
+    for field in key_schema(schema).fields:
+        count *= len(field.values) or 1
+    return count
+
+
+def _text(value: KeyValue) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    # surrogatepass: a goal type may come from a file name or a model, and must not stop a stream.
+    return str(value) if isinstance(value, int) else quote(value, safe=" ", errors="surrogatepass")
+
+
+def _parse_value(field: KeyField, part: str, text: str) -> KeyValue:
+    if not field.values:
+        return unquote(part, errors="surrogatepass")
+    for value in field.values:
+        if _text(value) == part:
+            return value
+    allowed = ", ".join(_text(value) for value in field.values)
+    raise ConfigError(f"state key {text!r}: {field.name} = {part!r}; allowed: {allowed}")

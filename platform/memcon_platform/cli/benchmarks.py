@@ -1,0 +1,53 @@
+"""`memcon benchmarks`: which benchmarks there are, and what their tasks look like."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import click
+
+from memcon import registry
+from memcon.errors import MemconError
+from memcon.protocols import Benchmark
+
+__all__ = ["command"]
+
+
+@click.group(name="benchmarks")
+def command() -> None:
+    """List and inspect benchmarks."""
+
+
+@command.command(name="list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_command(*, as_json: bool) -> None:
+    """Every registered benchmark with its number of tasks by goal type."""
+    rows = [_row(name) for name in registry.names("benchmark")]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        if "error" in row:
+            click.echo(f"{row['name']}: not available: {row['error']}")
+            continue
+        types = ", ".join(f"{name} {count}" for name, count in row["goal_types"].items())
+        click.echo(f"{row['name']} ({row['provenance']}): {row['tasks']} tasks ({types})\n    {row['summary']}")
+
+
+def _row(name: str) -> dict[str, Any]:
+    # A benchmark that cannot be loaded must not hide the others.
+    try:
+        plugin = registry.plugin("benchmark", name)
+        benchmark: Benchmark = plugin.build(registry.configure("benchmark", name, {}))
+        tasks = benchmark.tasks()
+    except MemconError as error:
+        return {"name": name, "error": str(error)}
+    return {
+        "name": name,
+        "summary": plugin.summary,
+        "provenance": benchmark.provenance.value,
+        "tasks": len(tasks),
+        "goal_types": dict(sorted(Counter(task.goal_type for task in tasks).items())),
+    }

@@ -1,0 +1,36 @@
+"""`memcon replay`: rebuild what was learned from its journal."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from memcon_platform.replay import verify
+
+__all__ = ["command"]
+
+_REFUTED = 1
+
+
+@click.group(name="replay")
+def command() -> None:
+    """Rebuild tables from their journal."""
+
+
+@command.command(name="verify")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def verify_command(run: Path, *, as_json: bool) -> int:
+    """Fold the journal of the folder RUN and hold the result against the served tables, bit for bit."""
+    found = verify(run)
+    if as_json:
+        click.echo(json.dumps({**asdict(found), "ok": found.ok}, indent=2))
+        return 0 if found.ok else _REFUTED
+    for problem in found.problems:
+        click.echo(f"problem: {problem}", err=True)
+    verdict = "equal to the served tables, bit for bit" if found.ok else "NOT what was served"
+    click.echo(f"{found.events} events, {found.tables} tables: {verdict}")
+    return 0 if found.ok else _REFUTED

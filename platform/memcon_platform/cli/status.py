@@ -1,0 +1,30 @@
+"""`memcon status RUN`: how far a run is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from memcon_platform.config import read_plan
+from memcon_platform.sweep.overview import overview
+
+__all__ = ["command"]
+
+
+@click.command(name="status")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(run: Path, as_json: bool) -> None:
+    """Planned, done, failed, unevaluable and pending tasks of the folder RUN."""
+    found = overview(read_plan(run))
+    if as_json:
+        click.echo(json.dumps(found.record(), indent=2))
+        return
+    click.echo(f"run {found.run}: {found.done}/{found.planned} tasks done, {found.pending} pending")
+    click.echo(f"unevaluable tasks: {found.unevaluable}; failed streams: {len(found.failed)}")
+    for failure in found.failed:
+        click.echo(f"  {failure.label}, stream {failure.stream}: {failure.message}")
+    if found.pending or found.failed:
+        click.echo("the same `memcon sweep` command again goes on from here")

@@ -1,0 +1,132 @@
+"""One entry of an axis: a name, `name:value`, or `{name: ..., **parameters}`; checked against the plug-in's config.
+
+A policy entry may carry its own `control:` and `reward:`, laid over the sections of the same name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from memcon import codec, registry
+from memcon.control.settings import ControlSettings
+from memcon.errors import UnknownNameError
+from memcon.learning.credit import RewardSettings
+from memcon_platform.config.identity import non_defaults
+from memcon_platform.config.plan import Entry
+from memcon_platform.config.sections import KeyPathError, as_mapping, check_fields, join, refusing, section
+
+__all__ = ["POLICY_SECTIONS", "Choice", "parse_entry", "parse_matcher"]
+
+# Sections that a policy entry may carry along.
+POLICY_SECTIONS: Mapping[str, type[Any]] = {"control": ControlSettings, "reward": RewardSettings}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A parsed entry with all that a cell needs of it."""
+
+    entry: Entry
+    # All parameters of the plug-in, defaults included, JSON-able.
+    resolved: Mapping[str, Any]
+    # The policy entry's own section values, by section.
+    sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def same_as(self, other: Choice) -> bool:
+        """Both stand for equal settings."""
+        return (self.entry, self.sections) == (other.entry, other.sections)
+
+
+def parse_entry(kind: str, value: Any, path: str) -> Choice:
+    """The entry `value` at key path `path` of axis `kind`.
+
+    Raises:
+        KeyPathError: unknown plug-in, unknown key, wrong type, or a value that the plug-in refuses.
+    """
+    name, parameters = _split(kind, value, path)
+    sections = {}
+    for key in POLICY_SECTIONS if kind == "policy" else ():
+        if key in parameters:
+            sections[key] = as_mapping(parameters.pop(key), join(path, key))
+            section(POLICY_SECTIONS[key], sections[key], join(path, key))
+    with refusing(path):
+        plugin = registry.plugin(kind, name)
+    check_fields(plugin.config, parameters, path)
+    if missing := [key for key in _required(plugin.config) if key not in parameters]:
+        known = ", ".join(missing)
+        raise KeyPathError(path, f"{path}: {kind} '{name}' needs {known}; write {{name: {name}, {missing[0]}: value}}")
+    with refusing(path):
+        config = registry.configure(kind, name, parameters, where=path)
+        if kind == "policy":
+            # Refuses what only the table's settings show, such as an arm that its action set does not have.
+            config.learning_settings()
+    own = non_defaults(config)
+    label = _label(name, plugin.config, own, sections)
+    return Choice(
+        entry=Entry(name=name, parameters=own, label=label),
+        resolved=codec.encode(config),
+        sections={key: dict(item) for key, item in sections.items() if item},
+    )
+
+
+def parse_matcher(kind: str, value: Any, path: str) -> str | Choice:
+    """What an `exclude` names: a bare name matches every entry of that plug-in, anything more matches exactly.
+
+    Raises:
+        KeyPathError: as in `parse_entry`.
+    """
+    if isinstance(value, str) and ":" not in value:
+        with refusing(path):
+            if value not in registry.names(kind):
+                raise UnknownNameError(kind, value, registry.names(kind))
+        return value
+    return parse_entry(kind, value, path)
+
+
+def _split(kind: str, value: Any, path: str) -> tuple[str, dict[str, Any]]:
+    """Plug-in name and parameters of an entry in any of its three forms."""
+    if isinstance(value, str):
+        name, colon, argument = value.partition(":")
+        if not colon:
+            return name, {}
+        with refusing(path):
+            short = _short_parameter(registry.plugin(kind, name).config)
+        if short is None:
+            message = f"{path}: '{value}': {kind} '{name}' has no short form; write {{name: {name}, parameter: value}}"
+            raise KeyPathError(path, message)
+        return name, {short: argument.strip()}
+    if not isinstance(value, Mapping):
+        raise KeyPathError(path, f"{path}: expected a name or {{name: ..., parameters}}, got {value!r}")
+    parameters = dict(value)
+    name = parameters.pop("name", None)
+    if not isinstance(name, str):
+        allowed = ", ".join(registry.names(kind))
+        problem = "an entry needs a name" if name is None else f"name must be text, got {name!r}"
+        raise KeyPathError(path, f"{path}: {problem}; registered as {kind}: {allowed}")
+    return name, parameters
+
+
+def _required(config: type[Any]) -> list[str]:
+    missing = dataclasses.MISSING
+    return [f.name for f in dataclasses.fields(config) if f.default is missing and f.default_factory is missing]
+
+
+def _short_parameter(config: type[Any]) -> str | None:
+    """The one parameter without a default, which `name:value` sets."""
+    required = _required(config)
+    return required[0] if len(required) == 1 else None
+
+
+def _label(name: str, config: type[Any], own: Mapping[str, Any], sections: Mapping[str, Mapping[str, Any]]) -> str:
+    short = _short_parameter(config)
+    head = f"{name}:{own[short]}" if short is not None else name
+    told = {key: value for key, value in own.items() if key != short}
+    told |= {f"{part}.{key}": value for part, values in sections.items() for key, value in values.items()}
+    return " ".join([head, *(f"{key}={_text(value)}" for key, value in told.items())])
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,172 @@
+"""`load`: a YAML file and overrides to a `RunPlan`, with every mistake named in one line."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from memcon import codec
+from memcon.errors import ConfigError
+from memcon_platform.config.entries import POLICY_SECTIONS, Choice, parse_entry
+from memcon_platform.config.grid import SHAPE, Draft, Shape, expand, parse_shape
+from memcon_platform.config.identity import cell_id, non_defaults
+from memcon_platform.config.plan import Cell, RunPlan, RunSettings
+from memcon_platform.config.sections import KeyPathError, as_mapping, check_keys, refusing, section, whole_number
+from memcon_platform.config.source import read_source
+from memcon_platform.config.tasks import horizons, stream_sizes
+
+__all__ = ["load"]
+
+_RUN_KEYS = tuple(field.name for field in fields(RunSettings))
+_KEYS = ("run", "root", "axes", "include", "exclude", "embedder", *POLICY_SECTIONS, *SHAPE, "limit", *_RUN_KEYS)
+_DEFAULT_EMBEDDER = "wordllama"
+_DEFAULT_ROOT = "runs"
+# The name is a folder, a Ray Serve application and an MLflow run.
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def load(path: Path, overrides: Sequence[str] = (), limit: int | None = None) -> RunPlan:
+    """The plan of the config at `path`, with `key=value` overrides and `limit` (first N tasks) laid over it.
+
+    The run's name defaults to the file's.
+
+    Raises:
+        ConfigError: anything is wrong with file, overrides or values; one line that names the key path, the value, what
+            is allowed and the nearest name.
+    """
+    texts = list(overrides) if limit is None else [*overrides, f"limit={limit}"]
+    try:
+        return _plan(path, texts)
+    except KeyPathError as error:
+        culprit = _culprit(path, texts, str(error))
+        origin = str(path) if culprit is None else f"override {texts[culprit]!r}"
+        raise ConfigError(f"{origin}: {error}") from error
+
+
+def _culprit(path: Path, overrides: Sequence[str], message: str) -> int | None:
+    """The last override without which the error is another one or gone; None when the file itself is wrong."""
+    for i in reversed(range(len(overrides))):
+        try:
+            _plan(path, [*overrides[:i], *overrides[i + 1 :]])
+        except ConfigError as error:
+            if str(error) == message:
+                continue
+        return i
+    return None
+
+
+def _plan(path: Path, overrides: Sequence[str]) -> RunPlan:
+    document = read_source(path, overrides)
+    check_keys(document, _KEYS, "")
+    given = {key: document[key] for key in _RUN_KEYS if key in document}
+    # A null is the default: the number of cores, no time limit.
+    given = {key: value for key, value in given.items() if value is not None}
+    settings = section(RunSettings, {"workers": _cores(), **given}, "")
+    run = _run_name(document.get("run", path.stem))
+    root = _root(document.get("root", _DEFAULT_ROOT))
+    # The name is written down: the run folder's config.yaml would default to another one.
+    resolved = {"run": run, **document}
+    return RunPlan(run=run, root=root, cells=_cells(document), settings=settings, resolved=resolved)
+
+
+def _cells(document: Mapping[str, Any]) -> tuple[Cell, ...]:
+    document = {key: value for key, value in document.items() if value is not None}
+    sections = {name: as_mapping(document.get(name, {}), name) for name in POLICY_SECTIONS}
+    for name, values in sections.items():
+        section(POLICY_SECTIONS[name], values, name)
+    embedder = parse_entry("embedder", document.get("embedder", _DEFAULT_EMBEDDER), "embedder")
+    limit = document.get("limit")
+    if limit is not None:
+        whole_number(limit, "limit", low=1)
+    drafts = expand(document, parse_shape(document, "", Shape()))
+    _check_pairs(drafts)
+    cells = []
+    for place, draft in enumerate(drafts):
+        own = {name: _merged(name, values, draft.choices["policy"]) for name, values in sections.items()}
+        cells.append(_cell(draft, place, embedder=embedder, sections=own, limit=limit))
+    _check_distinct(cells, drafts)
+    return tuple(cells)
+
+
+def _merged(name: str, values: Mapping[str, Any], policy: Choice) -> Any:
+    own = policy.sections.get(name, {})
+    return section(POLICY_SECTIONS[name], {**values, **own}, f"policy '{policy.entry.label}': {name}" if own else name)
+
+
+def _cell(draft: Draft, place: int, *, embedder: Choice, sections: Mapping[str, Any], limit: int | None) -> Cell:
+    shape = {name: getattr(draft.shape, name) for name in SHAPE}
+    axes: dict[str, Any] = {kind: [c.entry.name, c.entry.parameters] for kind, c in draft.choices.items()}
+    options: dict[str, Any] = {name: own for name, value in sections.items() if (own := non_defaults(value))}
+    options |= non_defaults(draft.shape)
+    if limit is not None:
+        options["limit"] = limit
+    if (embedder.entry.name, embedder.entry.parameters) != (_DEFAULT_EMBEDDER, {}):
+        options["embedder"] = [embedder.entry.name, embedder.entry.parameters]
+    plugins = {**draft.choices, "embedder": embedder}
+    entries: dict[str, Any] = {kind: choice.entry for kind, choice in plugins.items()}
+    settings: dict[str, Any] = {
+        kind: {"name": choice.entry.name, **choice.resolved} for kind, choice in plugins.items()
+    }
+    settings |= {"seed": draft.seed, **shape, "limit": limit}
+    settings |= {name: codec.encode(value) for name, value in sections.items()}
+    with refusing(draft.origin):
+        total = len(horizons(plugins["benchmark"].entry)[:limit])
+        sizes = stream_sizes(total, streams=draft.shape.streams, split=draft.shape.split)
+    return Cell(
+        cell_id=cell_id({**axes, "seed": draft.seed}, options),
+        place=place,
+        seed=draft.seed,
+        limit=limit,
+        stream_tasks=sizes,
+        settings=settings,
+        control=sections["control"],
+        reward=sections["reward"],
+        **entries,
+        **shape,
+    )
+
+
+def _check_pairs(drafts: Iterable[Draft]) -> None:
+    for draft in drafts:
+        memory, policy = draft.choices["memory"].entry, draft.choices["policy"].entry
+        if memory.name == "empty" and policy.name != "none":
+            raise KeyPathError(
+                draft.origin,
+                f"{draft.origin}: memory 'empty' with policy '{policy.label}': 'none' is the only policy of 'empty'; "
+                "exclude the pair, or give 'empty' an include of its own with policy: none",
+            )
+
+
+def _check_distinct(cells: Sequence[Cell], drafts: Sequence[Draft]) -> None:
+    seen: dict[str, str] = {}
+    for cell, draft in zip(cells, drafts, strict=True):
+        if cell.cell_id in seen:
+            earlier = seen[cell.cell_id]
+            again = " twice" if earlier == draft.origin else f", which {earlier} gives already"
+            raise KeyPathError(
+                draft.origin, f"{draft.origin}: gives the cell '{cell.label}'{again}; remove one of them"
+            )
+        seen[cell.cell_id] = draft.origin
+
+
+def _run_name(name: Any) -> str:
+    if not isinstance(name, str) or not _RUN_NAME.fullmatch(name):
+        allowed = "letters, digits, '.', '_' and '-', first a letter or digit, at most 100"
+        raise KeyPathError("run", f"run: expected a name of {allowed}; got {name!r}")
+    return name
+
+
+def _root(value: Any) -> Path:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise KeyPathError("root", f"root: expected a folder, got {value!r}")
+    if "://" in value:
+        raise KeyPathError("root", f"root: {value!r}: only local folders hold runs so far")
+    return Path(value).expanduser()
+
+
+def _cores() -> int:
+    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

@@ -1,0 +1,54 @@
+"""Where a run's numbers come from: versions and commit. No host, user or path."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import memcon
+
+__all__ = ["provenance"]
+
+_GIT_TIMEOUT_S = 10
+
+
+def provenance() -> dict[str, Any]:
+    """Versions of memcon, Python and numpy, the platform, and the commit of the source tree (None outside of one)."""
+    commit, changed = _commit(Path(memcon.__file__).parent)
+    return {
+        "memcon_version": _version("memcon"),
+        "python": platform.python_version(),
+        "numpy": _version("numpy"),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "git_commit": commit,
+        # Tracked files differ from the commit.
+        "git_changed": changed,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit(folder: Path) -> tuple[str | None, bool | None]:
+    # An installed memcon may lie in somebody else's repository: only a tracked file shows that the commit is ours.
+    if _git(folder, "ls-files", "--error-unmatch", "__init__.py") is None:
+        return None, None
+    commit, status = _git(folder, "rev-parse", "HEAD"), _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return commit, None if status is None else bool(status)
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=_GIT_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,196 @@
+"""The HTML form: one self-contained file, no scripts, readable in light and dark and without its drawings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from memcon.errors import StorageError
+from memcon_platform.report import drawing, wording
+from memcon_platform.report.data import GroupResult, ReportData
+from memcon_platform.report.grouping import LEARNED, NO_MEMORY
+
+__all__ = ["render", "write"]
+
+# Colours of CSS classes f0..f9 and l0..l9.
+_COLOURS = 10
+# Colour of rows without memory.
+_GREY = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Section:
+    """What the template draws for one benchmark."""
+
+    benchmark: str
+    provenance: str
+    framework: str
+    backbone: str
+    groups: tuple[GroupResult, ...]
+    colours: Mapping[str, int]
+    bars: Mapping[str, Markup]
+    forest: Markup | None
+    curves: Markup
+    arms: Markup | None
+    arm_legend: tuple[tuple[str, int], ...]
+    scatter: Markup
+    goal_types: tuple[str, ...]
+
+
+def write(data: ReportData, path: Path) -> Path:
+    """Write the report to `path` and return it; an earlier one is replaced whole.
+
+    Raises:
+        StorageError: the place cannot be written.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(render(data), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise StorageError(f"cannot write the report {path}: {error.strerror}; check permissions and space") from error
+    return path
+
+
+def render(data: ReportData) -> str:
+    """The HTML text of the report; equal data give equal text."""
+    # Templates are escaped by default: labels come from configs, error texts from plug-ins.
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("memcon_platform.report", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    template = environment.get_template("report.html.j2")
+    return template.render(
+        data=data,
+        say=wording,
+        sections=[_section(name, data.of(name)) for name in data.benchmarks],
+        provenance=[(key, _text(value)) for key, value in data.provenance.items()],
+        learned=LEARNED,
+        planned=sum(cell.planned for cell in data.cells),
+        found=sum(cell.found for cell in data.cells),
+        done=sum(cell.status == "done" for cell in data.cells),
+    )
+
+
+def _section(benchmark: str, groups: tuple[GroupResult, ...]) -> _Section:
+    colours = _colours(groups)
+    top = max((100 * g.success.interval.high for g in groups if g.success.interval), default=100.0) or 100.0
+    return _Section(
+        benchmark=benchmark,
+        provenance=", ".join(sorted({g.provenance for g in groups if g.provenance})),
+        framework=", ".join(dict.fromkeys(g.labels["framework"] for g in groups)),
+        backbone=", ".join(dict.fromkeys(g.labels["backbone"] for g in groups)),
+        groups=groups,
+        colours=colours,
+        bars={g.cell_ids[0]: drawing.interval_bar(_bar(g), top) for g in groups if g.success.interval},
+        forest=_forest(groups),
+        curves=drawing.curves(
+            [_line(g, colours[g.cell_ids[0]]) for g in groups],
+            f"Success over the stream, {benchmark}",
+            x_label="share of the stream",
+        ),
+        arms=_arms(groups),
+        arm_legend=_arm_legend(groups),
+        scatter=_scatter(groups, colours),
+        goal_types=tuple(sorted({name for g in groups for name in g.by_goal_type})),
+    )
+
+
+def _colours(groups: Sequence[GroupResult]) -> dict[str, int]:
+    """Colour of each group by the id of its first cell; grey is kept for no memory."""
+    with_memory = [group for group in groups if group.role != NO_MEMORY]
+    colours = {group.cell_ids[0]: i % (_COLOURS - 1) for i, group in enumerate(with_memory)}
+    return {group.cell_ids[0]: colours.get(group.cell_ids[0], _GREY) for group in groups}
+
+
+def _bar(group: GroupResult) -> drawing.Bar:
+    found = group.success
+    low, high = (found.interval.low, found.interval.high) if found.interval else (0.0, 0.0)
+    return drawing.Bar(
+        label=group.label,
+        value=100 * (found.rate or 0.0),
+        low=100 * low,
+        high=100 * high,
+        strong=group.role == LEARNED,
+    )
+
+
+def _forest(groups: Sequence[GroupResult]) -> Markup | None:
+    bars = [
+        drawing.Bar(
+            label=group.label,
+            value=100 * group.difference.mean,
+            low=100 * group.difference.interval.low,
+            high=100 * group.difference.interval.high,
+            strong=group.role == LEARNED,
+        )
+        for group in groups
+        if group.difference
+    ]
+    return drawing.forest(bars, "Paired difference to no memory, percent points") if bars else None
+
+
+def _line(group: GroupResult, colour: int) -> drawing.Line:
+    points = tuple((p.position, None if p.rate is None else 100 * p.rate) for p in group.curve)
+    return drawing.Line(
+        label=group.label,
+        points=points,
+        colour=colour,
+        strong=group.role == LEARNED,
+        dashed=group.role == NO_MEMORY,
+    )
+
+
+def _arm_ids(groups: Sequence[GroupResult]) -> list[str]:
+    chosen = {arm.action_id for group in groups if group.decisions for arm in group.decisions.arms}
+    return sorted(chosen, key=wording.arm_place)
+
+
+def _arm_colour(action_id: str) -> int:
+    return wording.arm_place(action_id)[0] % _COLOURS
+
+
+def _arm_legend(groups: Sequence[GroupResult]) -> tuple[tuple[str, int], ...]:
+    return tuple((action_id, _arm_colour(action_id)) for action_id in _arm_ids(groups))
+
+
+def _arms(groups: Sequence[GroupResult]) -> Markup | None:
+    rows = []
+    for group in groups:
+        if group.decisions is None:
+            continue
+        arms = sorted(group.decisions.arms, key=lambda arm: wording.arm_place(arm.action_id))
+        segments = [
+            drawing.Segment(label=arm.action_id, share=arm.share, colour=_arm_colour(arm.action_id)) for arm in arms
+        ]
+        rows.append((group.label, segments))
+    return drawing.stacked(rows, "Share of decisions that each arm got") if rows else None
+
+
+def _scatter(groups: Sequence[GroupResult], colours: Mapping[str, int]) -> Markup:
+    points = [
+        drawing.Point(
+            label=group.label,
+            x=group.tokens.by_purpose.get("agent_prompt", 0.0),
+            y=100 * (group.success.rate or 0.0),
+            colour=colours[group.cell_ids[0]],
+            strong=group.role == LEARNED,
+        )
+        for group in groups
+    ]
+    return drawing.scatter(points, "Success against prompt tokens", x_label="prompt tokens a task", y_label="success %")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,85 @@
+"""The `--json` form of a report (architecture: "Commands"); NaN never occurs, absent values are null."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memcon import codec
+from memcon_platform.report.data import CellResult, GroupResult, ReportData, Success, Tokens
+
+__all__ = ["to_json"]
+
+
+def to_json(data: ReportData) -> dict[str, Any]:
+    """A JSON-able form of the report; `cells` and `groups` in order of the plan."""
+    return {
+        "schema_version": 1,
+        "run": data.run,
+        "created_at": data.created_at,
+        "provenance": codec.encode(data.provenance),
+        "interval": {"level": data.level, "method": "two-way bootstrap", "resamples": data.resamples},
+        "notes": list(data.notes),
+        "cells": [_cell(cell) for cell in data.cells],
+        "groups": [_group(group) for group in data.groups],
+    }
+
+
+def _cell(cell: CellResult) -> dict[str, Any]:
+    return {
+        "cell_id": cell.cell_id,
+        **cell.labels,
+        "seed": cell.seed,
+        "streams": cell.streams,
+        "status": cell.status,
+        "planned": cell.planned,
+        "done": cell.found,
+        **_success(cell.success),
+        "score": cell.mean_score,
+        "tokens": _tokens(cell.tokens),
+        "provenance": cell.provenance,
+        "exact": cell.exact,
+        "group": cell.group,
+    }
+
+
+def _group(group: GroupResult) -> dict[str, Any]:
+    return {
+        **group.labels,
+        "label": group.label,
+        "role": group.role,
+        "mark": group.mark,
+        "seeds": list(group.seeds),
+        "streams": group.num_streams,
+        "exact": group.exact,
+        "planned": group.planned,
+        "done": group.found,
+        **_success(group.success),
+        "score": group.mean_score,
+        "num_steps": group.mean_steps,
+        "last_quarter": _success(group.last_quarter),
+        "quarters": codec.encode(group.quarters),
+        "curve": codec.encode(group.curve),
+        "difference_to_no_memory": codec.encode(group.difference),
+        "yardsticks": codec.encode(group.yardsticks),
+        "tokens": _tokens(group.tokens),
+        "decisions": codec.encode(group.decisions),
+        "by_goal_type": {name: _success(found) for name, found in group.by_goal_type.items()},
+        "provenance": group.provenance,
+        "cell_ids": list(group.cell_ids),
+    }
+
+
+def _success(found: Success) -> dict[str, Any]:
+    interval = found.interval
+    return {
+        "n": found.num_tasks,
+        "successes": found.successes,
+        "unevaluable": found.unevaluable,
+        "rate": found.rate,
+        "interval": [interval.low, interval.high] if interval else None,
+        "interval_method": interval.method if interval else None,
+    }
+
+
+def _tokens(tokens: Tokens) -> dict[str, Any]:
+    return {**tokens.by_purpose, "injected": dict(tokens.by_source)}

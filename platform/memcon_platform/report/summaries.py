@@ -1,0 +1,126 @@
+"""Means, shares and counts of a group's samples: tokens, curves, arms, keys, goal types. No intervals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from memcon_platform.report.data import ArmShare, CurvePoint, DecisionSummary, Success, Tokens
+from memcon_platform.report.samples import PURPOSES, SOURCES, CellSample, quarter_of
+
+__all__ = ["by_goal_type", "curve", "decisions", "mean_of", "tokens"]
+
+# MC-10: phase x stuck x held x places x memory x learning phase x plan, for each goal type.
+KEYS_PER_GOAL_TYPE = 3 * 2 * 3 * 5 * 6 * 2 * 2
+
+
+def mean_of(samples: Sequence[CellSample], column: str) -> float | None:
+    """Mean of an episode column over evaluated tasks; None without any."""
+    values = np.concatenate([sample.episodes[column][sample.evaluated] for sample in samples])
+    return float(values.mean()) if values.size else None
+
+
+def tokens(samples: Sequence[CellSample]) -> Tokens:
+    """Mean tokens per evaluated task; decisions of unevaluable tasks are left out with them."""
+    num_tasks = sum(int(sample.evaluated.sum()) for sample in samples)
+    if not num_tasks:
+        return Tokens()
+    by_purpose = {
+        purpose: sum(int(s.episodes[f"tokens_{purpose}"][s.evaluated].sum()) for s in samples) / num_tasks
+        for purpose in PURPOSES
+    }
+    inside = [_of_evaluated_tasks(sample) for sample in samples]
+    by_source = {
+        source: sum(int(s.decisions[f"tokens_{source}"][kept].sum()) for s, kept in zip(samples, inside, strict=True))
+        / num_tasks
+        for source in SOURCES
+    }
+    return Tokens(by_purpose=by_purpose, by_source=by_source)
+
+
+def curve(samples: Sequence[CellSample], parts: int) -> tuple[CurvePoint, ...]:
+    """Success in `parts` equal windows of the streams."""
+    windows = np.concatenate([quarter_of(s, s.episodes, parts)[s.evaluated] for s in samples])
+    success = np.concatenate([s.episodes["success"][s.evaluated] for s in samples]).astype(bool)
+    points = []
+    for part in range(parts):
+        inside = success[windows == part]
+        rate = float(inside.mean()) if inside.size else None
+        points.append(CurvePoint(position=(part + 0.5) / parts, num_tasks=inside.size, rate=rate))
+    return tuple(points)
+
+
+def by_goal_type(samples: Sequence[CellSample]) -> dict[str, Success]:
+    """Success of each goal type, by name."""
+    tasks: Counter[str] = Counter()
+    won: Counter[str] = Counter()
+    lost: Counter[str] = Counter()
+    for sample in samples:
+        columns = (
+            sample.episodes["goal_type"].tolist(),
+            sample.evaluated.tolist(),
+            sample.episodes["success"].tolist(),
+        )
+        for goal_type, evaluated, success in zip(*columns, strict=True):
+            tasks[goal_type] += evaluated
+            won[goal_type] += evaluated and success
+            lost[goal_type] += not evaluated
+    return {name: Success(num_tasks=tasks[name], successes=won[name], unevaluable=lost[name]) for name in sorted(tasks)}
+
+
+def decisions(samples: Sequence[CellSample], num_goal_types: int) -> DecisionSummary | None:
+    """What the policy did over all finished tasks; None for the policy `none`, which decides nothing."""
+    if all(sample.cell.name("policy") == "none" for sample in samples):
+        return None
+    total = sum(len(sample.decisions["action_id"]) for sample in samples)
+    num_tasks = sum(sample.num_found for sample in samples)
+    if not total:
+        return None
+    keys: dict[str, set[str]] = {}
+    degraded: Counter[str] = Counter()
+    for sample in samples:
+        for table, key in zip(sample.decisions["table"].tolist(), sample.decisions["state_key"].tolist(), strict=True):
+            keys.setdefault(table, set()).add(key)
+        degraded.update(reason for reason in sample.decisions["degraded"].tolist() if reason)
+    return DecisionSummary(
+        num_decisions=total,
+        per_task=total / num_tasks,
+        forced_share=_count(samples, "forced") / total,
+        keys_visited=sum(len(found) for found in keys.values()) / len(keys),
+        keys_possible=KEYS_PER_GOAL_TYPE * num_goal_types,
+        num_tables=len(keys),
+        fallbacks=_count(samples, "is_fallback"),
+        hook_errors=_count(samples, "hook_error"),
+        degraded=dict(sorted(degraded.items())),
+        arms=_arms(samples, total),
+    )
+
+
+def _arms(samples: Sequence[CellSample], total: int) -> tuple[ArmShare, ...]:
+    chosen = np.concatenate([sample.decisions["action_id"] for sample in samples])
+    quarters = np.concatenate([quarter_of(sample, sample.decisions) for sample in samples])
+    in_quarter = [max(1, int((quarters == quarter).sum())) for quarter in range(4)]
+    shares = []
+    for arm in sorted(set(chosen.tolist())):
+        mine = chosen == arm
+        by_quarter = tuple(int((mine & (quarters == quarter)).sum()) / in_quarter[quarter] for quarter in range(4))
+        count = int(mine.sum())
+        shares.append(ArmShare(action_id=arm, count=count, share=count / total, by_quarter=by_quarter))
+    return tuple(shares)
+
+
+def _count(samples: Sequence[CellSample], column: str) -> int:
+    return sum(int(np.count_nonzero(sample.decisions[column])) for sample in samples)
+
+
+def _of_evaluated_tasks(sample: CellSample) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    columns = (sample.episodes["stream"], sample.episodes["ordinal"])
+    kept = {
+        place
+        for place, evaluated in zip(zip(*columns, strict=True), sample.evaluated.tolist(), strict=True)
+        if evaluated
+    }
+    rows = zip(sample.decisions["stream"], sample.decisions["ordinal"], strict=True)
+    return np.array([place in kept for place in rows], dtype=bool)

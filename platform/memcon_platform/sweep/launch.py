@@ -1,0 +1,116 @@
+"""One launch of a plan, from the lock on the run folder to the report: what `memcon sweep` does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from memcon.clock import SystemClock
+from memcon_platform.assembly import stream_specs
+from memcon_platform.config import has_plan, read_plan, reconcile, write_plan
+from memcon_platform.config.plan import RunPlan
+from memcon_platform.sweep.overview import statuses
+from memcon_platform.sweep.pool import LocalPool, Pool
+from memcon_platform.sweep.progress import Progress, Snapshot
+from memcon_platform.sweep.run_folder import driving
+from memcon_platform.sweep.runner import Observer, RunEnd, Runner
+from memcon_platform.sweep.status import StreamStatus
+from memcon_platform.sweep.supervisor import StreamName, Supervisor
+from memcon_platform.trajectory import SinkFactory
+from memcon_policy_server.client.local import LocalClientFactory
+from memcon_workers.spec import StreamSpec
+
+__all__ = ["Launch", "launch", "open_local", "policy_folder"]
+
+# Journals, secret and served tables inside the run folder.
+_POLICY_FOLDER = "policy"
+# Worker deaths without an ended task that a stream survives beyond `task_restarts`: the task itself becomes
+# `unevaluable` first, so only a death outside any task can reach this.
+_SPARE_DEATHS = 2
+
+OpenPool = Callable[[RunPlan], AbstractAsyncContextManager[Pool]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a launch is carried out."""
+
+    open_pool: OpenPool
+    # Makes the observer that tracks the run; called when something is left to run.
+    observe: Callable[[RunPlan], Observer]
+    console: Console
+    quiet: bool = False
+
+
+async def launch(plan: RunPlan, how: Launch) -> tuple[RunPlan, RunEnd]:
+    """Run what is left of `plan`; returns the plan that the run folder now holds, and how the launch ended.
+
+    Raises:
+        LockedError: another process drives the run.
+        ConfigError: the run exists with other cells.
+        StorageError: the run folder cannot be written.
+        Interrupted: Ctrl-C came twice.
+    """
+    with driving(plan.run_dir):
+        if has_plan(plan.run_dir):
+            plan = reconcile(read_plan(plan.run_dir), plan)
+        write_plan(plan.run_dir, plan, wall_time_s=SystemClock().wall())
+        specs, found = stream_specs(plan), statuses(plan)
+        left = {name: spec for name, spec in specs.items() if not found[name][0].done(found[name][1])}
+        if not left:
+            return plan, RunEnd(stopped=False, failures={})
+        return plan, await _run(plan, how, left=left, found=found)
+
+
+async def _run(
+    plan: RunPlan,
+    how: Launch,
+    *,
+    left: Mapping[StreamName, StreamSpec],
+    found: Mapping[StreamName, tuple[StreamStatus, int]],
+) -> RunEnd:
+    observer = how.observe(plan)
+    async with how.open_pool(plan) as pool:
+        progress = Progress(how.console, SystemClock(), _snapshot(plan, left, found), quiet=how.quiet)
+        supervisor = Supervisor(
+            list(left),
+            num_workers=plan.settings.workers,
+            streams_per_worker=plan.settings.streams_per_worker,
+            max_deaths=plan.settings.task_restarts + _SPARE_DEATHS,
+        )
+        runner = Runner(plan.run_dir, left, supervisor=supervisor, pool=pool, progress=progress, observer=observer)
+        try:
+            return await runner.run()
+        finally:
+            progress.close()
+
+
+def _snapshot(
+    plan: RunPlan, left: Mapping[StreamName, StreamSpec], found: Mapping[StreamName, tuple[StreamStatus, int]]
+) -> Snapshot:
+    return Snapshot(
+        num_cells=len(plan.cells),
+        num_tasks=sum(size for _, size in found.values()),
+        cells_done=len({cell for cell, _ in found} - {cell for cell, _ in left}),
+        tasks_before=sum(min(status.num_ended, size) for status, size in found.values()),
+    )
+
+
+@asynccontextmanager
+async def open_local(plan: RunPlan) -> AsyncIterator[Pool]:
+    """The pool of `--local`: this process, with the in-process policy over the run's journal."""
+    make_client = LocalClientFactory(directory=policy_folder(plan), num_shards=plan.settings.policy_server.shards)
+    pool = LocalPool(make_client, SinkFactory(run_dir=plan.run_dir.resolve()))
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
+def policy_folder(plan: RunPlan) -> Path:
+    """Journals, secret and served tables of a run."""
+    return plan.run_dir.resolve() / _POLICY_FOLDER

@@ -1,0 +1,118 @@
+"""The pool of Ray actors: one worker process each. Ray restarts and retries nothing; losses become events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from memcon_platform.sweep.pool import News, event_of
+from memcon_platform.sweep.supervisor import TaskDone, WorkerLost, WorkerReady
+from memcon_workers.actor import start_worker
+from memcon_workers.spec import StreamResult, StreamSpec, TaskEnded
+from memcon_workers.worker import ClientFactory, SinkFactory
+
+__all__ = ["RayPool"]
+
+
+class RayPool:
+    """Workers as Ray actors in an initialised Ray."""
+
+    def __init__(
+        self, run: str, make_client: ClientFactory, make_sink: SinkFactory, *, streams_per_worker: int
+    ) -> None:
+        self.news: asyncio.Queue[News] = asyncio.Queue()
+        self._run, self._make_client, self._make_sink = run, make_client, make_sink
+        self._streams_per_worker = streams_per_worker
+        self._actors: dict[int, Any] = {}
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._drain_jobs: list[asyncio.Task[None]] = []
+        self._settling = False
+
+    async def start_worker(self, worker: int) -> None:
+        """Create the actor; it is ready when it answers."""
+        name = f"memcon-{self._run}-worker-{worker}"
+        actor = start_worker(name, self._make_client, self._make_sink, streams_per_worker=self._streams_per_worker)
+        self._actors[worker] = actor
+        self._spawn(self._greet(worker, actor))
+
+    async def run_stream(self, worker: int, spec: StreamSpec, *, worker_died: bool) -> None:
+        """Call the actor once; a lost actor is an event, never a retry."""
+        self._spawn(self._run_stream(worker, spec, worker_died=worker_died))
+
+    async def stop_worker(self, worker: int) -> None:
+        """Ask the worker's streams to end at their next task boundary."""
+        actor = self._actors.get(worker)
+        if actor is not None:
+            self._spawn(self._quietly(actor.stop.remote()))
+
+    async def settle(self) -> None:
+        """Pass on the tasks that ended last."""
+        self._settling = True
+        await asyncio.gather(*self._drain_jobs)
+
+    async def close(self) -> None:
+        """End all workers: their streams are over, or will be repeated from the last ended task."""
+        jobs = [*self._jobs, *self._drain_jobs]
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+        for actor in self._actors.values():
+            ray.kill(actor)
+        self._actors.clear()
+
+    async def _greet(self, worker: int, actor: Any) -> None:
+        try:
+            await actor.pid.remote()
+        except RayError:
+            self._lose(worker)
+            return
+        self.news.put_nowait(WorkerReady(worker))
+        self._drain_jobs.append(asyncio.create_task(self._drain(worker, actor)))
+
+    async def _run_stream(self, worker: int, spec: StreamSpec, *, worker_died: bool) -> None:
+        actor = self._actors.get(worker)
+        try:
+            result = await actor.run_stream.remote(spec, worker_died) if actor is not None else None
+        except RayError:
+            result = None
+        if result is None:
+            self._lose(worker)
+            return
+        if isinstance(result, StreamResult):
+            self.news.put_nowait(result)
+        self.news.put_nowait(event_of(result))
+
+    async def _drain(self, worker: int, actor: Any) -> None:
+        while True:
+            settling = self._settling
+            try:
+                self._pass_on(await actor.drain.remote())
+            except RayError:
+                self._lose(worker)
+                return
+            if settling:
+                return
+
+    def _lose(self, worker: int) -> None:
+        if self._actors.pop(worker, None) is not None:
+            self.news.put_nowait(WorkerLost(worker))
+
+    def _pass_on(self, ended: list[TaskEnded]) -> None:
+        for task in ended:
+            self.news.put_nowait(task)
+            self.news.put_nowait(TaskDone((task.cell, task.stream)))
+
+    async def _quietly(self, reference: Any) -> None:
+        try:
+            await reference
+        except RayError:
+            return
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        job = asyncio.get_running_loop().create_task(work)
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)

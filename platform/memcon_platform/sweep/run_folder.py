@@ -1,0 +1,58 @@
+"""The folder of a run: one driver at a time, and the plan written so that a later launch can be held against it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from memcon.errors import LockedError, StorageError
+
+__all__ = ["driving", "write_text"]
+
+
+@contextmanager
+def driving(run_dir: Path) -> Iterator[None]:
+    """Hold the run: a second `memcon sweep` of the same run is refused while the block runs.
+
+    Raises:
+        LockedError: another process drives the run.
+        StorageError: the folder cannot be made or written.
+    """
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        handle = (run_dir / "run.lock").open("a+")
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {run_dir}: {error.strerror}; check permissions and space, or set root="
+        ) from error
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.seek(0)
+            owner = handle.read().strip() or "unknown"
+            raise LockedError(f"run {run_dir} is driven by process {owner}; wait for it or end it") from None
+        handle.truncate(0)
+        handle.write(str(os.getpid()))
+        handle.flush()
+        yield
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `path` whole or not at all.
+
+    Raises:
+        StorageError: the place cannot be written; what stood there still stands.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as handle:
+            handle.write(text)
+            handle.flush()
+            os.fsync(handle.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror}; check permissions and space") from error

@@ -1,0 +1,78 @@
+"""How far a run is, read from the stream files without claiming them."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+
+from memcon.errors import DamagedFileError
+
+__all__ = ["StreamStatus", "error_path", "stream_path", "stream_status"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStatus:
+    """One stream as its file shows it."""
+
+    num_ended: int
+    num_success: int
+    num_unevaluable: int
+    # Outcomes that are not acknowledged yet, or a cancel that may not be.
+    unsettled: bool
+    # Why the last try at the stream ended, or "".
+    error: str
+
+    def done(self, num_tasks: int) -> bool:
+        """Nothing is left to run or to tell the policy."""
+        return self.num_ended >= num_tasks and not self.unsettled
+
+
+def stream_path(run_dir: Path, cell: str, stream: int) -> Path:
+    """File of a stream."""
+    return run_dir / "streams" / cell / f"{stream:03d}.sqlite"
+
+
+def error_path(run_dir: Path, cell: str, stream: int) -> Path:
+    """Where the reason of a failed stream stands until its next try."""
+    return stream_path(run_dir, cell, stream).with_suffix(".error")
+
+
+def stream_status(run_dir: Path, cell: str, stream: int) -> StreamStatus:
+    """Status of one stream; an absent file is a stream that has not begun.
+
+    Raises:
+        DamagedFileError: the file cannot be read.
+    """
+    path, failed = stream_path(run_dir, cell, stream), error_path(run_dir, cell, stream)
+    error = failed.read_text().strip() if failed.exists() else ""
+    if not path.exists() or path.stat().st_size == 0:
+        return StreamStatus(num_ended=0, num_success=0, num_unevaluable=0, unsettled=False, error=error)
+    try:
+        return _read(path, error)
+    except sqlite3.DatabaseError as problem:
+        remedy = "restore it from a copy, or move it away to start this stream anew; nothing was written over it"
+        raise DamagedFileError(path, str(problem), remedy) from problem
+
+
+def _read(path: Path, error: str) -> StreamStatus:
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    try:
+        classes = dict(
+            connection.execute(
+                "SELECT json_extract(record, '$.outcome.outcome_class'), COUNT(*) FROM episodes GROUP BY 1"
+            ).fetchall()
+        )
+        last = connection.execute(
+            "SELECT json_extract(record, '$.outcome.outcome_class') FROM episodes ORDER BY ordinal DESC LIMIT 1"
+        ).fetchone()
+        waiting = connection.execute("SELECT COUNT(*) FROM outbox").fetchone()[0]
+    finally:
+        connection.close()
+    return StreamStatus(
+        num_ended=sum(classes.values()),
+        num_success=classes.get("success", 0),
+        num_unevaluable=classes.get("unevaluable", 0),
+        unsettled=waiting > 0 or (last is not None and last[0] == "unevaluable"),
+        error=error,
+    )

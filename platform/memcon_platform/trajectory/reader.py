@@ -1,0 +1,106 @@
+"""read_run: the finished blocks of a run as Arrow tables. A file that cannot be trusted is named, never skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from memcon.errors import DamagedFileError, NotFoundError, SchemaVersionError, StorageError
+from memcon_platform.trajectory.blocks import finished_blocks, require_run
+from memcon_platform.trajectory.schemas import SCHEMA_VERSION, SCHEMAS, TABLES, version_of
+
+__all__ = ["RunTables", "read_file", "read_run"]
+
+_REMEDY = "restore it from a copy; `memcon data check RUN` lists every damaged file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTables:
+    """The tables of a run, rows by (cell, stream, ordinal, index | position); empty where not asked for."""
+
+    # pyarrow.Table
+    episodes: Any
+    steps: Any
+    decisions: Any
+
+
+def read_run(
+    run_dir: Path, *, tables: Sequence[str] = TABLES, columns: Mapping[str, Sequence[str]] | None = None
+) -> RunTables:
+    """All finished blocks of the run; `columns` narrows a table (key columns `cell`, `stream`, `ordinal` always come).
+
+    Raises:
+        NotFoundError: no such run folder, or no finished task in it yet.
+        DamagedFileError: names the file that is broken or missing.
+        SchemaVersionError: a file of another schema version.
+    """
+    require_run(run_dir)
+    blocks = finished_blocks(run_dir)
+    if not blocks:
+        raise NotFoundError(
+            f"{run_dir} has no finished task in Parquet yet; start or continue it with `memcon sweep CONFIG`"
+        )
+    wanted = {name: _selection(name, (columns or {}).get(name)) for name in TABLES}
+    parts: dict[str, list[Any]] = {name: [_schema(name, wanted[name]).empty_table()] for name in TABLES}
+    for block in blocks:
+        episodes = read_file(block.path(run_dir, "episodes"), "episodes", wanted["episodes"])
+        parts["episodes"].append(episodes)
+        for name in tables:
+            if name != "episodes":
+                parts[name].append(_finished_rows(block.path(run_dir, name), name, wanted[name], episodes["ordinal"]))
+    return RunTables(**{name: pa.concat_tables(found) for name, found in parts.items()})
+
+
+def read_file(path: Path, table: str, columns: Sequence[str] | None = None) -> Any:
+    """One block file as a table with our schema.
+
+    Raises:
+        DamagedFileError: missing, truncated, or without our columns.
+        SchemaVersionError: another schema version, or not a memcon table.
+        StorageError: the file may not be read.
+    """
+    selection = _selection(table, columns)
+    try:
+        # Memory mapping off: a file that is replaced while it is read must not change under the reader.
+        with pq.ParquetFile(path, memory_map=False, page_checksum_verification=True) as file:
+            found = version_of(file.schema_arrow)
+            if found != (table, str(SCHEMA_VERSION)):
+                raise SchemaVersionError(path, " ".join(found).strip() or "none", f"{table} {SCHEMA_VERSION}")
+            content = file.read(columns=list(selection))
+        return content.select(list(selection)).cast(_schema(table, selection))
+    except FileNotFoundError as error:
+        raise DamagedFileError(path, "the file is missing although its block is finished", _REMEDY) from error
+    except PermissionError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}; mend its permissions") from error
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise DamagedFileError(path, str(error).splitlines()[0], _REMEDY) from error
+
+
+def _finished_rows(path: Path, table: str, columns: Sequence[str], ordinals: Any) -> Any:
+    """Rows of the ordinals that the block's episodes file names.
+
+    A crash between the files of one block leaves newer steps and decisions beside older episodes; what has no episode
+    is not finished.
+    """
+    rows = read_file(path, table, columns)
+    finished = pc.is_in(rows["ordinal"], value_set=ordinals.combine_chunks())
+    return rows.filter(finished)
+
+
+def _selection(table: str, columns: Sequence[str] | None) -> tuple[str, ...]:
+    names: list[str] = SCHEMAS[table].names
+    if columns is None:
+        return tuple(names)
+    keep = {"cell", "stream", "ordinal", *columns}
+    return tuple(name for name in names if name in keep)
+
+
+def _schema(table: str, columns: Sequence[str]) -> Any:
+    whole = SCHEMAS[table]
+    return pa.schema([whole.field(name) for name in columns], metadata=whole.metadata)

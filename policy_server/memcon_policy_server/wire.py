@@ -1,0 +1,79 @@
+"""The wire between client and owner: paths, header and how errors travel. Standard library only: both ends use it.
+
+Bodies are JSON objects whose fields are those of `memcon.protocols`; what the owner accepts is in `messages`.
+"""
+
+from __future__ import annotations
+
+from memcon.errors import ConfigError, ConflictError, MemconError, NotFoundError, UnavailableError
+
+__all__ = [
+    "CANCEL_EPISODE",
+    "DECIDE",
+    "HEALTH",
+    "OPEN_TABLE",
+    "OUTCOMES",
+    "SHARD_HEADER",
+    "TABLES",
+    "MovedError",
+    "RejectedError",
+    "TooLargeError",
+    "error_of",
+    "shard_mark",
+    "status_of",
+]
+
+OPEN_TABLE = "/v1/open_table"
+DECIDE = "/v1/decide"
+OUTCOMES = "/v1/outcomes"
+CANCEL_EPISODE = "/v1/cancel_episode"
+HEALTH = "/v1/health"
+TABLES = "/v1/tables"
+
+# A port that was freed may be another shard's next one: the client says whom it means, the listener checks it.
+SHARD_HEADER = "memcon-shard"
+
+
+class MovedError(UnavailableError):
+    """Another shard owns this key: read the shard map again and ask there."""
+
+
+class RejectedError(MemconError):
+    """The request has not the form of the wire: mend the named field."""
+
+
+class TooLargeError(RejectedError):
+    """The request's body is over the limit: send it in parts."""
+
+
+# First match wins: subclasses stand before their bases.
+_CODES: tuple[tuple[type[MemconError], int, str], ...] = (
+    (ConflictError, 409, "conflict"),
+    (NotFoundError, 404, "not_found"),
+    (MovedError, 421, "moved"),
+    (UnavailableError, 503, "unavailable"),
+    (TooLargeError, 413, "too_large"),
+    (RejectedError, 400, "rejected"),
+    (ConfigError, 400, "invalid"),
+)
+
+
+def shard_mark(shard: int, num_shards: int) -> str:
+    """Value of the shard header."""
+    return f"{shard}/{num_shards}"
+
+
+def status_of(error: MemconError) -> tuple[int, str]:
+    """HTTP status and code under which `error` travels; 500 for one that is the owner's own fault."""
+    for kind, status, code in _CODES:
+        if isinstance(error, kind):
+            return status, code
+    return 500, "fault"
+
+
+def error_of(code: str, message: str) -> MemconError:
+    """The error that the owner raised; `UnavailableError` for a fault, which a restarted owner may not have."""
+    for kind, _, known in _CODES:
+        if code == known:
+            return kind(message)
+    return UnavailableError(message)

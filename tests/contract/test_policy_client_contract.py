@@ -1,0 +1,32 @@
+"""The in-process client and the served one keep the contract of the port, with one shard and with several."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from support.served_policy import ServedShards
+
+from memcon.protocols import PolicyClient
+from memcon.testing.policy import PolicyClientContract
+from memcon_policy_server.client.local import LocalPolicyClient
+
+
+class TestLocalPolicyClient(PolicyClientContract):
+    @pytest_asyncio.fixture(params=[1, 3])
+    async def client(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[PolicyClient]:
+        client = LocalPolicyClient(tmp_path, request.param)
+        yield client
+        await client.close()
+
+
+class TestHttpPolicyClient(PolicyClientContract):
+    @pytest_asyncio.fixture(params=[1, 3])
+    async def client(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[PolicyClient]:
+        shards = ServedShards(tmp_path, request.param)
+        client = shards.client()
+        yield client
+        await client.close()
+        await shards.close()

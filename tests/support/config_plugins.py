@@ -1,0 +1,136 @@
+"""Small plug-ins with every kind of parameter that a config can meet, and a registry that knows only them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from memcon import checks, registry
+from memcon.errors import MissingExtraError
+from memcon_platform.config import tasks
+
+GRID: Mapping[str, Any] = {
+    "benchmark": ["toy"],
+    "framework": ["runner"],
+    "backbone": ["parrot"],
+    "memory": ["notes"],
+    "policy": ["fixed:retrieve_shallow", "ucb"],
+    "seed": [0, 1],
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class ToyConfig:
+    num_tasks: int = 10
+    max_steps: int = 30
+
+    def __post_init__(self) -> None:
+        checks.in_range("num_tasks", self.num_tasks, 0)
+
+
+@dataclass(slots=True, kw_only=True)
+class Limits:
+    thoughts: int = 3
+    retries: int = 2
+
+
+@dataclass(slots=True, kw_only=True)
+class RunnerConfig:
+    history_window: int | str = 7
+    few_shot: int = 1
+    list_actions: bool = False
+    limits: Limits = field(default_factory=Limits)
+    tools: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class LaterRunnerConfig(RunnerConfig):
+    """The same framework a version later: one more option."""
+
+    retries: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class MovedRunnerConfig(RunnerConfig):
+    """The same framework with another default."""
+
+    few_shot: int = 2
+
+
+@dataclass(slots=True, kw_only=True)
+class ParrotConfig:
+    temperature: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.in_range("temperature", self.temperature, 0.0, 2.0)
+
+
+@dataclass(slots=True, kw_only=True)
+class BareConfig:
+    pass
+
+
+def _toy(config: ToyConfig) -> Any:
+    return SimpleNamespace(tasks=lambda: [SimpleNamespace(max_steps=config.max_steps)] * config.num_tasks)
+
+
+def _grown(config: ToyConfig) -> Any:
+    """The same settings, one task more."""
+    return SimpleNamespace(tasks=lambda: [SimpleNamespace(max_steps=config.max_steps)] * (config.num_tasks + 1))
+
+
+def _broken(config: BareConfig) -> Any:
+    raise ValueError("the world file has no goals")
+
+
+def _absent(config: BareConfig) -> Any:
+    raise MissingExtraError("alfworld", "alfworld")
+
+
+TOY = registry.Plugin(config=ToyConfig, build=_toy)
+GROWN_TOY = registry.Plugin(config=ToyConfig, build=_grown)
+BROKEN = registry.Plugin(config=BareConfig, build=_broken)
+ABSENT = registry.Plugin(config=BareConfig, build=_absent)
+RUNNER = registry.Plugin(config=RunnerConfig, build=lambda config: config)
+LATER_RUNNER = registry.Plugin(config=LaterRunnerConfig, build=lambda config: config)
+MOVED_RUNNER = registry.Plugin(config=MovedRunnerConfig, build=lambda config: config)
+PARROT = registry.Plugin(config=ParrotConfig, build=lambda config: config)
+BARE = registry.Plugin(config=BareConfig, build=lambda config: config)
+
+_HERE = "support.config_plugins"
+_RULES = "memcon.learning.exploration"
+_KNOWN = {
+    "benchmark": {"toy": f"{_HERE}:TOY", "broken": f"{_HERE}:BROKEN", "absent": f"{_HERE}:ABSENT"},
+    "framework": {"runner": f"{_HERE}:RUNNER"},
+    "backbone": {"parrot": f"{_HERE}:PARROT"},
+    "memory": {"empty": f"{_HERE}:BARE", "notes": f"{_HERE}:BARE"},
+    "embedder": {"wordllama": f"{_HERE}:BARE", "hashing": f"{_HERE}:BARE"},
+    "policy": {name: f"{_RULES}:{name.upper()}" for name in ("fixed", "none", "ucb", "uniform")},
+}
+
+
+@contextmanager
+def toy_plugins(*, runner: str = "RUNNER", toy: str = "TOY") -> Iterator[None]:
+    """Only the plug-ins of this module and the learning rules are registered inside the block.
+
+    `runner` and `toy` name the objects here that stand behind these names, to play another version of them.
+    """
+    replaced = {"framework": {"runner": f"{_HERE}:{runner}"}, "benchmark": {"toy": f"{_HERE}:{toy}"}}
+
+    def known(kind: str) -> dict[str, EntryPoint]:
+        values = _KNOWN[kind] | replaced.get(kind, {})
+        return {name: EntryPoint(name, value, f"memcon.{kind}") for name, value in values.items()}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "_entry_points", known)
+        tasks.forget_benchmarks()
+        try:
+            yield
+        finally:
+            tasks.forget_benchmarks()

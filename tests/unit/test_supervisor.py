@@ -1,0 +1,131 @@
+"""The Supervisor as a pure machine: events in, instructions out."""
+
+from __future__ import annotations
+
+import pytest
+
+from memcon.errors import InvariantError
+from memcon_platform.sweep.supervisor import (
+    RunStream,
+    StartWorker,
+    StopRequested,
+    StopWorker,
+    StreamDone,
+    StreamFailed,
+    StreamState,
+    StreamStopped,
+    Supervisor,
+    TaskDone,
+    WorkerLost,
+    WorkerReady,
+)
+
+A, B, C = ("cell", 0), ("cell", 1), ("cell", 2)
+
+
+def supervisor(*streams: tuple[str, int], workers: int = 1, capacity: int = 1, max_deaths: int = 2) -> Supervisor:
+    return Supervisor(streams, num_workers=workers, streams_per_worker=capacity, max_deaths=max_deaths)
+
+
+def test_starts_no_more_workers_than_there_are_streams() -> None:
+    assert supervisor(A, workers=4).start() == [StartWorker(0)]
+
+
+def test_gives_streams_in_plan_order_to_the_worker_with_the_fewest() -> None:
+    machine = supervisor(A, B, C, workers=2, capacity=2)
+    assert machine.start() == [StartWorker(0), StartWorker(1)]
+    assert machine.handle(WorkerReady(0)) == [RunStream(0, A, False), RunStream(0, B, False)]
+    assert machine.handle(WorkerReady(1)) == [RunStream(1, C, False)]
+
+
+def test_a_finished_stream_makes_room_for_the_next() -> None:
+    machine = supervisor(A, B)
+    machine.start()
+    machine.handle(WorkerReady(0))
+    assert machine.handle(StreamDone(A)) == [RunStream(0, B, False)]
+    assert machine.handle(StreamDone(B)) == []
+    assert machine.finished
+
+
+def test_a_lost_worker_is_replaced_and_its_streams_are_told_so() -> None:
+    machine = supervisor(A, B, capacity=2)
+    machine.start()
+    machine.handle(WorkerReady(0))
+    assert machine.handle(WorkerLost(0)) == [StartWorker(1)]
+    assert machine.handle(WorkerReady(1)) == [RunStream(1, A, True), RunStream(1, B, True)]
+
+
+def test_the_loss_of_a_worker_told_twice_counts_once() -> None:
+    machine = supervisor(A)
+    machine.start()
+    machine.handle(WorkerReady(0))
+    machine.handle(WorkerLost(0))
+    assert machine.handle(WorkerLost(0)) == []
+
+
+def test_a_stream_that_kills_its_workers_without_ending_a_task_fails() -> None:
+    machine = supervisor(A, max_deaths=2)
+    machine.start()
+    for worker in range(3):
+        machine.handle(WorkerReady(worker))
+        machine.handle(WorkerLost(worker))
+    assert machine.state(A) is StreamState.FAILED
+    assert "died 3 times" in machine.failures()[A]
+    assert machine.finished
+
+
+def test_an_ended_task_forgives_earlier_deaths() -> None:
+    machine = supervisor(A, max_deaths=2)
+    machine.start()
+    for worker in range(6):
+        machine.handle(WorkerReady(worker))
+        machine.handle(TaskDone(A))
+        machine.handle(WorkerLost(worker))
+    assert machine.state(A) is StreamState.WAITING
+
+
+def test_workers_that_never_get_ready_end_the_run() -> None:
+    machine = supervisor(A, B, max_deaths=2)
+    machine.start()
+    for worker in range(3):
+        machine.handle(WorkerLost(worker))
+    assert machine.finished
+    assert set(machine.failures()) == {A, B}
+
+
+def test_a_failed_stream_stops_no_other() -> None:
+    machine = supervisor(A, B)
+    machine.start()
+    machine.handle(WorkerReady(0))
+    assert machine.handle(StreamFailed(A, "disk full")) == [RunStream(0, B, False)]
+    assert machine.failures() == {A: "disk full"}
+
+
+def test_stop_lets_running_streams_end_and_starts_nothing() -> None:
+    machine = supervisor(A, B)
+    machine.start()
+    machine.handle(WorkerReady(0))
+    assert machine.handle(StopRequested()) == [StopWorker(0)]
+    assert not machine.finished
+    assert machine.handle(StreamStopped(A)) == []
+    assert machine.finished
+    assert machine.state(B) is StreamState.STOPPED
+
+
+def test_a_worker_lost_while_stopping_is_not_replaced() -> None:
+    machine = supervisor(A)
+    machine.start()
+    machine.handle(WorkerReady(0))
+    machine.handle(StopRequested())
+    assert machine.handle(WorkerLost(0)) == []
+    assert machine.finished
+
+
+def test_an_impossible_event_is_a_bug() -> None:
+    with pytest.raises(InvariantError, match="waiting"):
+        supervisor(A).handle(StreamDone(A))
+
+
+def test_a_stream_planned_twice_is_a_bug() -> None:
+    with pytest.raises(InvariantError, match="twice"):
+        supervisor(A, A)

@@ -1,0 +1,165 @@
+"""compare and check: equality outside volatile columns, and the integrity of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from memcon.errors import DamagedFileError, NotFoundError, SchemaVersionError
+from memcon.types import Episode
+from memcon_platform.trajectory import ParquetSink, check, compare, read_plan
+from support.episodes import FakeCell, stream_episodes, write_plan, write_run, write_stream
+
+CELL = FakeCell(num_tasks=6)
+
+
+def _write(run: Path, episodes: list[Episode]) -> Path:
+    write_plan(run, [CELL])
+    ParquetSink(run).write_block(CELL.cell_id, 0, 0, episodes)
+    return run
+
+
+def test_runs_that_differ_in_volatile_columns_only_are_equal(tmp_path: Path) -> None:
+    a = write_run(tmp_path / "a", [CELL], run="a", epoch=1)
+    b = write_run(tmp_path / "b", [CELL], run="b", epoch=2)
+
+    assert compare(a, b) == []
+
+
+def test_another_value_is_told_with_its_place(tmp_path: Path) -> None:
+    episodes = stream_episodes(CELL)
+    a = _write(tmp_path / "a", episodes)
+    b = _write(tmp_path / "b", [*episodes[:4], dataclasses.replace(episodes[4], reward=0.75), episodes[5]])
+
+    (difference,) = compare(a, b)
+
+    assert (difference.table, difference.column, difference.num_rows) == ("episodes", "reward", 1)
+    assert f"cell {CELL.cell_id}, stream 0, ordinal 4" in str(difference)
+    assert "0.75" in str(difference)
+
+
+def test_floats_are_compared_by_their_bits(tmp_path: Path) -> None:
+    episodes = [dataclasses.replace(episode, reward=0.0) for episode in stream_episodes(CELL)]
+    a = _write(tmp_path / "a", episodes)
+    b = _write(tmp_path / "b", [dataclasses.replace(episode, reward=-0.0) for episode in episodes])
+
+    (difference,) = compare(a, b)
+
+    assert (difference.column, difference.num_rows) == ("reward", 6)
+
+
+def test_a_number_inside_the_per_arm_values_counts(tmp_path: Path) -> None:
+    episodes = stream_episodes(CELL)
+    decision = dataclasses.replace(episodes[0].decisions[0], per_arm={"noop": {"q": 0.5000000001}})
+    a = _write(tmp_path / "a", episodes)
+    changed = dataclasses.replace(episodes[0], decisions=(decision, *episodes[0].decisions[1:]))
+    b = _write(tmp_path / "b", [changed, *episodes[1:]])
+
+    assert [(d.table, d.column) for d in compare(a, b)] == [("decisions", "per_arm")]
+
+
+def test_missing_tasks_are_told_and_the_rest_is_still_compared(tmp_path: Path) -> None:
+    episodes = stream_episodes(CELL)
+    a = _write(tmp_path / "a", episodes)
+    b = _write(tmp_path / "b", [dataclasses.replace(episodes[0], memory_size=99), *episodes[1:4]])
+
+    found = [(d.table, d.kind, d.column, d.num_rows) for d in compare(a, b) if d.table == "episodes"]
+
+    assert found == [("episodes", "only_in_first", "", 2), ("episodes", "values", "memory_size", 1)]
+
+
+def test_a_finished_run_is_sound(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [CELL, FakeCell(num_tasks=5, streams=2, broken=(1,))])
+
+    report = check(run)
+
+    assert (report.ok, report.problems, report.notes) == (True, [], [])
+    assert (report.planned, report.found) == (16, 16)
+
+
+def test_an_unfinished_stream_is_a_note(tmp_path: Path) -> None:
+    write_plan(tmp_path / "run", [CELL])
+    write_stream(tmp_path / "run", CELL, count=4)
+
+    report = check(tmp_path / "run")
+
+    assert report.ok
+    assert report.notes == [f"cell {CELL.cell_id}, stream 0: 4 of 6 tasks; the same `memcon sweep` command continues"]
+
+
+def test_a_missing_block_is_a_gap(tmp_path: Path) -> None:
+    cell = FakeCell(num_tasks=120)
+    run = write_run(tmp_path / "run", [cell])
+    for table in ("episodes", "steps", "decisions"):
+        (run / table / f"cell={cell.cell_id}" / "stream-000-block-0001.parquet").unlink()
+
+    report = check(run)
+
+    assert len(report.problems) == 1
+    assert "ordinals missing inside the stream: 50, 51, 52" in report.problems[0]
+
+
+def test_a_doubled_ordinal_and_one_in_a_wrong_block_are_found(tmp_path: Path) -> None:
+    cell = FakeCell(num_tasks=60)
+    run = write_run(tmp_path / "run", [cell])
+    for table in ("episodes", "steps", "decisions"):
+        folder = run / table / f"cell={cell.cell_id}"
+        (folder / "stream-000-block-0000.parquet").replace(folder / "stream-000-block-0002.parquet")
+        (folder / "stream-000-block-0000.parquet").write_bytes((folder / "stream-000-block-0002.parquet").read_bytes())
+
+    text = "\n".join(check(run).problems)
+
+    assert "ordinals stored more than once: 0, 1, 2" in text
+    assert "ordinal 0 does not belong to block 2 (100..149)" in text
+
+
+def test_damaged_and_foreign_files_are_all_listed(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [CELL])
+    write_stream(run, FakeCell(num_tasks=3, seed=9))
+    next((run / "steps" / f"cell={CELL.cell_id}").glob("*.parquet")).write_bytes(b"")
+
+    problems = check(run).problems
+
+    assert len(problems) == 2
+    assert any("is damaged" in problem for problem in problems)
+    assert any("this cell is not in plan.json" in problem for problem in problems)
+
+
+def test_steps_that_are_gone_are_found(tmp_path: Path) -> None:
+    episodes = stream_episodes(CELL)
+    run = _write(tmp_path / "run", [dataclasses.replace(episodes[0], steps=episodes[0].steps[:-1]), *episodes[1:]])
+
+    assert check(run).problems == [f"cell {CELL.cell_id}, stream 0: ordinal 0 took 4 steps, 3 are stored"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "not JSON"),
+        ("[]", "TypeError"),
+        ('{"run": "x"}', "KeyError: 'cells'"),
+        ('{"run": "x", "cells": [{"cell_id": "c", "seed": 0, "num_tasks": 3}]}', "KeyError: 'benchmark'"),
+        (
+            '{"run": "x", "cells": [{"cell_id": "c", "seed": 0, "num_tasks": 3, "benchmark": "household"}]}',
+            "expected a mapping",
+        ),
+    ],
+)
+def test_a_damaged_plan_is_named(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "plan.json").write_text(text)
+
+    with pytest.raises(DamagedFileError, match=r"plan\.json is damaged") as caught:
+        read_plan(tmp_path)
+
+    assert problem in str(caught.value)
+
+
+def test_an_absent_plan_and_a_newer_plan_are_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"holds no plan\.json"):
+        read_plan(tmp_path)
+
+    (tmp_path / "plan.json").write_text('{"schema_version": 2}')
+    with pytest.raises(SchemaVersionError):
+        read_plan(tmp_path)

@@ -1,0 +1,46 @@
+"""The Ray shell of a worker: an async actor around `memcon_workers.worker.Worker`, with no logic of its own."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import ray
+
+from memcon_workers.spec import StreamError, StreamResult, StreamSpec, TaskEnded
+from memcon_workers.worker import ClientFactory, SinkFactory, Worker
+
+__all__ = ["start_worker"]
+
+
+class _WorkerActor:
+    def __init__(self, make_client: ClientFactory, make_sink: SinkFactory) -> None:
+        self._worker = Worker(make_client=make_client, make_sink=make_sink)
+
+    async def run_stream(self, spec: StreamSpec, worker_died: bool) -> StreamResult | StreamError:
+        return await self._worker.run_stream(spec, worker_died=worker_died)
+
+    async def drain(self) -> list[TaskEnded]:
+        return await self._worker.drain()
+
+    async def stop(self) -> None:
+        self._worker.stop()
+
+    async def close(self) -> None:
+        await self._worker.close()
+
+    async def pid(self) -> int:
+        return os.getpid()
+
+
+def start_worker(name: str, make_client: ClientFactory, make_sink: SinkFactory, *, streams_per_worker: int) -> Any:
+    """A worker actor. Never restarted and never retried by Ray: the Supervisor does both (field problem 4)."""
+    actor = ray.remote(_WorkerActor).options(
+        name=name,
+        num_cpus=1,
+        max_restarts=0,
+        max_task_retries=0,
+        # The streams, the drain, and room for stop and close.
+        max_concurrency=streams_per_worker + 8,
+    )
+    return actor.remote(make_client, make_sink)

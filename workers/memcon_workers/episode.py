@@ -1,0 +1,89 @@
+"""One attempt at one task, from the first observation to its outcome. The only place that classifies failures.
+
+A failed task is data: whatever goes wrong outside our own code becomes `unevaluable` with the boundary that failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from memcon.errors import Boundary, BoundaryError, UnavailableError
+from memcon.protocols import AgentFramework, AgentRun, ChatModel, Clock, Environment, MemoryReader
+from memcon.types import Outcome, OutcomeClass, StepKind, Task, TokenUsage
+
+__all__ = ["Attempt", "Player", "unevaluable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A finished attempt. `run` is None when the task is `unevaluable`."""
+
+    run: AgentRun | None
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Player:
+    """Plays tasks of one stream."""
+
+    framework: AgentFramework
+    environment: Environment
+    model: ChatModel
+    clock: Clock
+    # Seconds; None = no limit.
+    time_limit_s: float | None
+
+    async def play(self, task: Task, memory: MemoryReader, *, environment_seed: int, agent_seed: int) -> Attempt:
+        """Play `task` once and classify how it ended."""
+        start = self.clock.monotonic()
+        try:
+            async with asyncio.timeout(self.time_limit_s):
+                run = await self.framework.run(
+                    task,
+                    self.environment,
+                    self.model,
+                    memory=memory,
+                    environment_seed=environment_seed,
+                    agent_seed=agent_seed,
+                )
+        except TimeoutError:
+            return self._failed(start, Boundary.WALL_TIME, f"the task took longer than {self.time_limit_s} s")
+        except BoundaryError as error:
+            return self._failed(start, error.boundary, str(error))
+        except UnavailableError as error:
+            return self._failed(start, Boundary.POLICY, str(error))
+        return Attempt(run=run, outcome=self._outcome(run, self.clock.monotonic() - start))
+
+    def _outcome(self, run: AgentRun, duration_s: float) -> Outcome:
+        return Outcome(
+            outcome_class=_classify(run),
+            score=run.score,
+            num_steps=sum(step.kind is StepKind.ACTION for step in run.steps),
+            tokens=TokenUsage(
+                agent_prompt=sum(step.prompt_tokens for step in run.steps),
+                agent_completion=sum(step.completion_tokens for step in run.steps),
+            ),
+            duration_s=duration_s,
+        )
+
+    def _failed(self, start: float, where: Boundary, message: str) -> Attempt:
+        return Attempt(run=None, outcome=unevaluable(where, message, duration_s=self.clock.monotonic() - start))
+
+
+def unevaluable(where: Boundary, message: str, *, duration_s: float = 0.0) -> Outcome:
+    """The outcome of a task that teaches nothing."""
+    return Outcome(
+        outcome_class=OutcomeClass.UNEVALUABLE,
+        score=0.0,
+        num_steps=0,
+        duration_s=duration_s,
+        error_boundary=where.value,
+        error=message,
+    )
+
+
+def _classify(run: AgentRun) -> OutcomeClass:
+    if run.success:
+        return OutcomeClass.SUCCESS
+    return OutcomeClass.FAILURE if run.done else OutcomeClass.TRUNCATED

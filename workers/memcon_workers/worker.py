@@ -1,0 +1,159 @@
+"""Worker: one process, one event loop, many streams. Builds what a stream needs and runs its loop.
+
+Plain Python: the Ray actor (`memcon_workers.actor`) and `memcon sweep --local` are thin shells around it. It gets
+factories for the policy client and the sink, so that it imports neither.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from memcon.control.controller import ControllerParts, MemoryController, StreamPlace
+
+from memcon import codec, registry
+from memcon.clock import SystemClock
+from memcon.errors import Boundary, MemconError, boundary
+from memcon.protocols import Benchmark, ChatModel, Embedder, EpisodeSink, MemoryBackend, PolicyClient
+from memcon.store import StreamStore
+from memcon.types import Task
+from memcon_workers.episode import Player
+from memcon_workers.spec import PluginSpec, StreamError, StreamResult, StreamSpec, TaskEnded
+from memcon_workers.stream import StreamLoop, StreamParts, stream_tasks
+
+__all__ = ["ClientFactory", "SinkFactory", "Worker"]
+
+_log = logging.getLogger(__name__)
+
+ClientFactory = Callable[[], PolicyClient]
+SinkFactory = Callable[[], EpisodeSink]
+
+
+class Worker:
+    """Runs streams; one instance a process."""
+
+    def __init__(self, *, make_client: ClientFactory, make_sink: SinkFactory) -> None:
+        self._clock = SystemClock()
+        self._client = make_client()
+        self._sink = make_sink()
+        # One thread for all commits: SQLite never blocks the loop, and commits of this process queue up in order.
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memcon-writer")
+        self._stop = asyncio.Event()
+        self._ended: list[TaskEnded] = []
+        self._news = asyncio.Event()
+        # Built once a process: plug-ins without state of a stream.
+        self._shared: dict[str, Any] = {}
+        self._tasks: dict[str, list[Task]] = {}
+
+    async def run_stream(self, spec: StreamSpec, *, worker_died: bool) -> StreamResult | StreamError:
+        """Run `spec` to its end, or to the next task boundary after `stop`; an error is a value, told in one line."""
+        try:
+            return await self._run_stream(spec, worker_died=worker_died)
+        except MemconError as error:
+            return StreamError(cell=spec.cell, stream=spec.stream, message=str(error))
+        except Exception as error:  # noqa: BLE001 - a bug in one stream must not end the others; the log has it whole
+            _log.exception("stream.crashed", extra={"cell": spec.cell, "stream": spec.stream})
+            return StreamError(
+                cell=spec.cell, stream=spec.stream, message=f"internal error: {type(error).__name__}: {error}"
+            )
+
+    async def _run_stream(self, spec: StreamSpec, *, worker_died: bool) -> StreamResult:
+        benchmark: Benchmark = self._built("benchmark", spec.benchmark)
+        environment = benchmark.environment()
+        store = await self._open_store(spec)
+        try:
+            parts = StreamParts(
+                tasks=stream_tasks(spec, self._all_tasks(spec.benchmark, benchmark)),
+                store=store,
+                player=Player(
+                    framework=self._built("framework", spec.framework, clock=self._clock),
+                    environment=environment,
+                    model=self._model(spec.backbone),
+                    clock=self._clock,
+                    time_limit_s=spec.task_time_limit_s,
+                ),
+                make_controller=lambda: self._controller(spec, benchmark, store),
+                policy=self._client if spec.learning is not None else None,
+                sink=self._sink,
+                clock=self._clock,
+                writer=self._writer,
+            )
+            loop = StreamLoop(spec, parts, stop=self._stop, on_task=self._note)
+            return await loop.run(worker_died=worker_died)
+        finally:
+            store.close()
+            with contextlib.suppress(Exception), boundary(Boundary.ENVIRONMENT, "close"):
+                environment.close()
+
+    async def drain(self, *, patience_s: float = 1.0) -> list[TaskEnded]:
+        """Tasks that ended since the last call; waits for the first one, but not longer than `patience_s`."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), patience_s)
+        self._news.clear()
+        ended, self._ended = self._ended, []
+        return ended
+
+    def stop(self) -> None:
+        """Let every stream end at its next task boundary."""
+        self._stop.set()
+
+    async def close(self) -> None:
+        """Free client, models and the writer thread."""
+        for built in self._shared.values():
+            if hasattr(built, "complete"):
+                await built.close()
+        await self._client.close()
+        self._writer.shutdown(wait=True)
+
+    # --- building ----------------------------------------------------------------------------------------------------
+
+    def _built(self, kind: str, spec: PluginSpec, **collaborators: Any) -> Any:
+        key = f"{kind}:{codec.encode_json(spec)}"
+        if key not in self._shared:
+            plugin = registry.plugin(kind, spec.name)
+            config = registry.configure(kind, spec.name, spec.parameters)
+            self._shared[key] = plugin.build(config, **collaborators)
+        return self._shared[key]
+
+    def _model(self, spec: PluginSpec) -> ChatModel:
+        model: ChatModel = self._built("backbone", spec)
+        return model
+
+    def _all_tasks(self, spec: PluginSpec, benchmark: Benchmark) -> list[Task]:
+        key = codec.encode_json(spec)
+        if key not in self._tasks:
+            self._tasks[key] = list(benchmark.tasks())
+        return self._tasks[key]
+
+    async def _open_store(self, spec: StreamSpec) -> StreamStore:
+        open_store = lambda: StreamStore(Path(spec.store_path), identity=f"{spec.cell}/{spec.stream}")  # noqa: E731
+        return await asyncio.get_running_loop().run_in_executor(self._writer, open_store)
+
+    def _controller(self, spec: StreamSpec, benchmark: Benchmark, store: StreamStore) -> MemoryController:
+        embedder: Embedder = self._built("embedder", spec.embedder)
+        memory = registry.plugin("memory", spec.memory.name)
+        config = registry.configure("memory", spec.memory.name, spec.memory.parameters)
+        backend: MemoryBackend = memory.build(config, store=store, embedder=embedder)
+        return MemoryController(
+            ControllerParts(
+                benchmark=benchmark,
+                backend=backend,
+                store=store,
+                policy=self._client if spec.learning is not None else None,
+                learning=spec.learning,
+                table=spec.table,
+                control=spec.control,
+                reward=spec.reward,
+                clock=self._clock,
+                place=StreamPlace(cell=spec.cell, stream=spec.stream),
+            )
+        )
+
+    def _note(self, ended: TaskEnded) -> None:
+        self._ended.append(ended)
+        self._news.set()
