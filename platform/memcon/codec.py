@@ -116,8 +116,14 @@ def _decode_union(kinds: tuple[Any, ...], record: Any, where: str) -> Any:
             return _decode(kind, record, where)
         except CodecError as error:
             errors.append(str(error))
-    names = " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds if kind is not type(None))
+    names = " or ".join(_kind_name(kind) for kind in kinds if kind is not type(None))
     raise CodecError(errors[0] if len(errors) == 1 else f"{where}: expected {names}, got {record!r}")
+
+
+def _kind_name(kind: Any) -> str:
+    if typing.get_origin(kind) is typing.Literal:
+        return " or ".join(map(repr, typing.get_args(kind)))
+    return getattr(kind, "__name__", str(kind))
 
 
 def _decode_dataclass(kind: type, record: Any, where: str) -> Any:
@@ -147,4 +153,4 @@ def _decode_scalar(kind: Any, record: Any, where: str) -> Any:
         raise CodecError(f"{where}: expected int, got {record!r}")
     if isinstance(kind, type) and isinstance(record, kind):
         return record
-    raise CodecError(f"{where}: expected {getattr(kind, '__name__', kind)}, got {record!r}")
+    raise CodecError(f"{where}: expected {_kind_name(kind)}, got {record!r}")

@@ -74,7 +74,9 @@ class SchemaVersionError(MemconError):
 
     def __init__(self, path: object, found: object, expected: object) -> None:
         self.path, self.found, self.expected = str(path), found, expected
-        super().__init__(f"{path} has schema version {found}, this memcon reads {expected}; migrate it or use its memcon")
+        super().__init__(
+            f"{path} has schema version {found}, this memcon reads {expected}; migrate it or use its memcon"
+        )
 
 
 class StorageError(MemconError):

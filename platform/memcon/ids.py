@@ -10,6 +10,7 @@ import json
 
 __all__ = ["decision_id", "draw64", "episode_id", "shard_of", "stable_hash"]
 
+
 def _digest(parts: tuple[object, ...], size: int) -> bytes:
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.blake2b(text.encode(), digest_size=size).digest()

@@ -214,7 +214,14 @@ class AgentFramework(Protocol):
     """An agent loop: model calls and environment steps until done or `task.max_steps`."""
 
     async def run(
-        self, task: Task, environment: Environment, model: ChatModel, *, memory: MemoryReader, environment_seed: int, agent_seed: int
+        self,
+        task: Task,
+        environment: Environment,
+        model: ChatModel,
+        *,
+        memory: MemoryReader,
+        environment_seed: int,
+        agent_seed: int,
     ) -> AgentRun:
         """Play `task` once.
 

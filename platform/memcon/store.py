@@ -316,7 +316,7 @@ def _check(connection: sqlite3.Connection, path: Path, identity: str) -> None:
         raise SchemaVersionError(path, version, SCHEMA_VERSION)
     problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if problem != "ok":
-        raise DamagedFileError(path, str(problem), _REMEDY)
+        raise DamagedFileError(path, " ".join(str(problem).split()), _REMEDY)
     found = connection.execute("SELECT value FROM meta WHERE key = 'identity'").fetchone()
     if found is None or found[0] != identity:
         raise ConfigError(f"{path} belongs to another stream ({json.dumps(found and found[0])}, not {identity!r})")

@@ -15,7 +15,9 @@ __all__ = ["learning_settings", "stream_specs", "table_name"]
 def stream_specs(plan: RunPlan) -> dict[StreamName, StreamSpec]:
     """Every stream of the plan, in the order of the plan."""
     return {
-        (cell.cell_id, stream): _stream_spec(plan, cell, stream) for cell in plan.cells for stream in range(cell.streams)
+        (cell.cell_id, stream): _stream_spec(plan, cell, stream)
+        for cell in plan.cells
+        for stream in range(cell.streams)
     }
 
 

@@ -63,6 +63,14 @@ _events = sa.Table(
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("checksum", sa.String, nullable=False),
 )
+# Made once: building them anew was half of a commit's function calls. The first checks the epoch and moves the head,
+# inside the transaction.
+_MOVE_HEAD = (
+    sa.update(_meta)
+    .where(_meta.c.epoch == sa.bindparam("mine"))
+    .values(last_seq=sa.bindparam("to_seq"), head=sa.bindparam("to_head"))
+)
+_INSERT = sa.insert(_events)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,13 +164,12 @@ class SqliteJournal:
             rows.append(_row(seq, entry, head))
         last_seq = self.last_seq + len(rows)
         with self._translated("commit to"), self._connection.begin():
-            # Checks the epoch and moves the head in one statement, inside the transaction.
-            mine = sa.update(_meta).where(_meta.c.epoch == self.epoch).values(last_seq=last_seq, head=head)
-            if self._connection.execute(mine).rowcount != 1:
+            moved = self._connection.execute(_MOVE_HEAD, {"mine": self.epoch, "to_seq": last_seq, "to_head": head})
+            if moved.rowcount != 1:
                 raise LockedError(
                     f"{self.path} was claimed by another process after epoch {self.epoch}; this owner stops"
                 )
-            self._connection.execute(sa.insert(_events), rows)
+            self._connection.execute(_INSERT, rows)
         self._head, self.last_seq = head, last_seq
         return last_seq
 
@@ -259,12 +266,17 @@ def _process_start() -> str:
         return ""
 
 
+def _reading(path: Path) -> str:
+    """How to open for reading: a journal that was closed in order is read without making a lock file beside it."""
+    return "mode=ro" if Path(f"{path}-wal").exists() else "mode=ro&immutable=1"
+
+
 def _engine(path: Path, *, read_only: bool) -> sa.Engine:
     def _connect() -> sqlite3.Connection:
         # autocommit (isolation_level None): the "begin" hook below says how each transaction starts. The owner opens
         # the file in one thread and commits in its writer thread, never in both at once.
         connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}",
+            f"{path.absolute().as_uri()}?{_reading(path) if read_only else 'mode=rwc'}",
             uri=True,
             timeout=BUSY_TIMEOUT_S,
             isolation_level=None,

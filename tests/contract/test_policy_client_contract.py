@@ -6,16 +6,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
-from support.served_policy import ServedShards
 
 from memcon.protocols import PolicyClient
 from memcon.testing.policy import PolicyClientContract
 from memcon_policy_server.client.local import LocalPolicyClient
+from support.served_policy import ServedShards
 
 
 class TestLocalPolicyClient(PolicyClientContract):
-    @pytest_asyncio.fixture(params=[1, 3])
+    @pytest.fixture(params=[1, 3])
     async def client(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[PolicyClient]:
         client = LocalPolicyClient(tmp_path, request.param)
         yield client
@@ -23,7 +22,7 @@ class TestLocalPolicyClient(PolicyClientContract):
 
 
 class TestHttpPolicyClient(PolicyClientContract):
-    @pytest_asyncio.fixture(params=[1, 3])
+    @pytest.fixture(params=[1, 3])
     async def client(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[PolicyClient]:
         shards = ServedShards(tmp_path, request.param)
         client = shards.client()

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 
+from memcon.errors import DamagedFileError
 from memcon.learning.exploration import UcbConfig
 from memcon.testing.policy import decide_request, outcome_request
 from memcon_platform.replay import verify
 from memcon_policy_server import wire
 from memcon_policy_server.client.http import HttpPolicyClient, ServedClientFactory
-from memcon_policy_server.sharding import shard_of_keys
+from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.sharding import journal_path, shard_of_keys
 
 if TYPE_CHECKING:
     from memcon_policy_server.deployments import ServedPolicy
@@ -33,16 +35,19 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[ServedPolicy]:
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
     ray = pytest.importorskip("ray")
+    ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def served(cluster: None, tmp_path: Path) -> ServedPolicy:
     from memcon_policy_server.deployments import start_policy
 
-    ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    try:
-        yield start_policy(tmp_path / "policy", 2, "memcon-test")
-    finally:
-        ray.shutdown()
+    return start_policy(tmp_path / "policy", 2, f"memcon-{tmp_path.name}")
 
 
 def key_of_shard(shard: int) -> str:
@@ -95,3 +100,38 @@ def test_a_killed_shard_comes_back_and_its_clients_carry_on(served: ServedPolicy
     assert report.problems == ()
     # created twice; 31 decisions and their outcomes, the kill notwithstanding, once each.
     assert (report.shards, report.tables, report.events) == (2, 1, 2 + 31 * 2)
+
+
+async def fenced(served: ServedPolicy, directory: Path) -> tuple[str, str]:
+    client = HttpPolicyClient(served.shard_map, patience_s=60.0)
+    await client.open_table("table", UcbConfig().learning_settings())
+    first = await client.decide(decide_request(1, key=key_of_shard(1)))
+    before = await owner_pid((await served.shard_map())[1])
+    intruder = SqliteJournal(journal_path(directory, 1), shard=1, num_shards=2)
+    assert intruder.claim() == 2
+    intruder.close()
+
+    second = await client.decide(decide_request(2, key=key_of_shard(1)))
+
+    assert await owner_pid((await served.shard_map())[1]) != before
+    await client.close()
+    return first.action_id, second.action_id
+
+
+def test_a_replaced_owner_ends_its_process_and_a_new_one_takes_over(served: ServedPolicy, tmp_path: Path) -> None:
+    arms = asyncio.run(fenced(served, tmp_path / "policy"))
+    served.stop()
+
+    assert arms == ("retrieve_shallow", "retrieve_medium")
+    assert verify(tmp_path).problems == ()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_damaged_journal_is_one_clear_error_before_anything_starts(tmp_path: Path) -> None:
+    from memcon_policy_server.deployments import start_policy
+
+    (tmp_path / "secret").write_text("00" * 32)
+    (tmp_path / "shard-0.sqlite").write_bytes(b"no database at all " * 400)
+
+    with pytest.raises(DamagedFileError, match="not a database"):
+        start_policy(tmp_path, 1, "memcon-damaged")

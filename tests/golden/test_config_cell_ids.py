@@ -26,13 +26,16 @@ def _plugins() -> Iterator[None]:
     ("change", "expected"),
     [
         ({}, "79140110ad8d6087"),
-        ({"streams": 8}, ""),
-        ({"limit": 3}, ""),
-        ({"control": {"plan_injection": False}}, ""),
-        ({"reward": {"failure_penalty": 0.25}}, ""),
-        ({"embedder": "hashing"}, ""),
-        ({"axes": {"policy": [{"name": "ucb", "c": 0.3}]}}, ""),
-        ({"axes": {"framework": [{"name": "runner", "history_window": "all", "limits": {"thoughts": 5}}]}}, ""),
+        ({"streams": 8}, "b660e3ba7e619a22"),
+        ({"limit": 3}, "3f225d4b7144c6ba"),
+        ({"control": {"plan_injection": False}}, "459ae58964416ff8"),
+        ({"reward": {"failure_penalty": 0.25}}, "eae101362de2f09d"),
+        ({"embedder": "hashing"}, "0f0a4e792962ace5"),
+        ({"axes": {"policy": [{"name": "ucb", "c": 0.3}]}}, "2a056788c8a932df"),
+        (
+            {"axes": {"framework": [{"name": "runner", "history_window": "all", "limits": {"thoughts": 5}}]}},
+            "6ac608b1a5da4887",
+        ),
     ],
 )
 def test_cell_id(tmp_path: Path, change: dict[str, Any], expected: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from memcon.types import MemoryContext, MemoryItem, Step, StepKind
 from memcon_workers.backbones.imitator import MODEL_ID, Imitator, ImitatorConfig
@@ -10,6 +11,11 @@ from memcon_workers.frameworks.prompt import Prompt
 
 ACTIONS = [
     "go to bed 1",
+    "go to bed 2",
+    "go to drawer 2",
+    "go to drawer 3",
+    "go to sink 1",
+    "go to sink 2",
     "go to desk 1",
     "go to drawer 1",
     "go to shelf 1",
@@ -36,7 +42,13 @@ On the shelf 1, you see nothing.
 You put the cup 1 in/on the shelf 1."""
 
 
-async def choices(context: MemoryContext, history: list[tuple[str, str]]) -> list[str]:
+# Where nothing is at hand.
+MOVES = [action for action in ACTIONS if not action.startswith(("take", "open"))]
+
+
+async def choices(
+    context: MemoryContext, history: list[tuple[str, str]], *, actions: Sequence[str] = ACTIONS
+) -> list[str]:
     prompt = Prompt(
         goal="put a clean mug in shelf.",
         first_observation="You see a bed 1, a desk 1, a drawer 1, and a shelf 1.",
@@ -56,18 +68,20 @@ async def choices(context: MemoryContext, history: list[tuple[str, str]]) -> lis
         )
         prompt.add(step)
     model = Imitator(ImitatorConfig())
-    messages = prompt.messages(context, actions=ACTIONS)
+    messages = prompt.messages(context, actions=actions)
     return [(await model.complete(messages, seed=seed)).text for seed in range(8)]
 
 
 async def test_choices_are_pinned() -> None:
     memory = MemoryContext(items=(MemoryItem(item_id="1", source="success", score=1.0, text=EXPERIENCE),))
-    visits = [("go to bed 1", "On the bed 1, you see a pen 2."), ("go to drawer 1", "The drawer 1 is closed.")]
+    seen = [("go to shelf 1", "On the shelf 1, you see nothing.")]
+    visits = [*seen, ("go to bed 1", "On the bed 1, you see a pen 2."), ("go to drawer 1", "The drawer 1 is closed.")]
     at_desk = [*visits, ("go to desk 1", "On the desk 1, you see a mug 1, and a pen 1.")]
     got = {
         "start": await choices(MemoryContext(), []),
-        "start, memory": await choices(memory, []),
-        "after visits": await choices(MemoryContext(), visits),
+        "searching": await choices(MemoryContext(), seen, actions=MOVES),
+        "searching, memory": await choices(memory, seen, actions=MOVES),
+        "at a drawer": await choices(MemoryContext(), visits),
         "at the mug": await choices(MemoryContext(), at_desk),
         "mug taken, memory": await choices(memory, [*at_desk, ("take mug 1 from desk 1", "You pick up the mug 1.")]),
     }
@@ -88,4 +102,56 @@ def test_weights_of_the_named_model_are_pinned() -> None:
     }
 
 
-GOLDEN: dict[str, list[str]] = {}
+GOLDEN = {
+    "start": [
+        "go to shelf 1",
+        "go to shelf 1",
+        "go to shelf 1",
+        "go to shelf 1",
+        "go to shelf 1",
+        "go to shelf 1",
+        "go to shelf 1",
+        "go to shelf 1",
+    ],
+    "searching": ["look", "inventory", "inventory", "look", "inventory", "inventory", "inventory", "look"],
+    "searching, memory": [
+        "go to desk 1",
+        "go to desk 1",
+        "go to desk 1",
+        "go to desk 1",
+        "go to desk 1",
+        "go to desk 1",
+        "go to desk 1",
+        "go to desk 1",
+    ],
+    "at a drawer": [
+        "open drawer 1",
+        "open drawer 1",
+        "open drawer 1",
+        "open drawer 1",
+        "open drawer 1",
+        "open drawer 1",
+        "open drawer 1",
+        "open drawer 1",
+    ],
+    "at the mug": [
+        "take mug 1 from desk 1",
+        "take mug 1 from desk 1",
+        "take mug 1 from desk 1",
+        "take mug 1 from desk 1",
+        "take mug 1 from desk 1",
+        "take mug 1 from desk 1",
+        "take mug 1 from desk 1",
+        "take mug 1 from desk 1",
+    ],
+    "mug taken, memory": [
+        "go to sink 2",
+        "go to sink 1",
+        "go to sink 1",
+        "go to sink 1",
+        "go to sink 2",
+        "go to sink 2",
+        "go to sink 2",
+        "go to sink 1",
+    ],
+}

@@ -9,26 +9,25 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
-from support.served_policy import ServedShards
 
 from memcon.errors import StorageError, UnavailableError
 from memcon.learning.exploration import UcbConfig
 from memcon.testing.policy import decide_request, outcome_request
 from memcon_policy_server.client.http import HttpPolicyClient
 from memcon_policy_server.sharding import shard_of_keys
+from support.served_policy import ServedShards
 
 SETTINGS = UcbConfig().learning_settings()
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def shards(tmp_path: Path) -> AsyncIterator[ServedShards]:
     shards = ServedShards(tmp_path, 2)
     yield shards
     await shards.close()
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def client(shards: ServedShards) -> AsyncIterator[HttpPolicyClient]:
     client = shards.client()
     await client.open_table("table", SETTINGS)

@@ -10,13 +10,12 @@ from typing import Any
 
 import httpx2
 import pytest
-import pytest_asyncio
-from support.served_policy import ServedShards
 
 from memcon import codec
 from memcon.learning.exploration import UcbConfig
 from memcon_policy_server import wire
 from memcon_policy_server.listener import MAX_BODY_BYTES
+from support.served_policy import ServedShards
 
 DECIDE: dict[str, Any] = {
     "table": "table",
@@ -46,14 +45,14 @@ class Wire:
         await self._http.aclose()
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def shards(tmp_path: Path) -> AsyncIterator[ServedShards]:
     shards = ServedShards(tmp_path)
     yield shards
     await shards.close()
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def wired(shards: ServedShards) -> AsyncIterator[Wire]:
     wired = Wire((await shards())[0])
     settings = codec.encode(UcbConfig().learning_settings())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from memcon import registry
 from memcon.clock import SystemClock
@@ -83,21 +83,21 @@ async def attempt(benchmark: Benchmark, task: Task, context: MemoryContext, *, s
         environment.close()
 
 
+async def own_successes(benchmark: Benchmark, tasks: Sequence[Task], *, seed: int) -> Sequence[Trajectory]:
+    """The attempts at `tasks` that succeed without memory: what a store holds early in a stream."""
+    runs = [(task, await attempt(benchmark, task, MemoryContext(), seed=seed)) for task in tasks]
+    return [
+        Trajectory(task=task, first_observation=run.first_observation, steps=run.steps, success=True)
+        for task, run in runs
+        if run.success
+    ]
+
+
 async def success_rate(
     benchmark: Benchmark, tasks: Sequence[Task], memory: Callable[[Task], MemoryContext], *, seeds: Sequence[int]
 ) -> float:
     runs = [await attempt(benchmark, task, memory(task), seed=seed) for seed in seeds for task in tasks]
     return sum(run.success for run in runs) / len(runs)
-
-
-async def success_by_type(
-    benchmark: Benchmark, tasks: Sequence[Task], memory: Callable[[Task], MemoryContext], *, seeds: Sequence[int]
-) -> Mapping[str, float]:
-    types = sorted({task.goal_type for task in tasks})
-    return {
-        kind: await success_rate(benchmark, [task for task in tasks if task.goal_type == kind], memory, seeds=seeds)
-        for kind in types
-    }
 
 
 async def digest(name: str) -> str:

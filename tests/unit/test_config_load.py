@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from memcon_platform.config import RunPlan, load, plan_summary, tasks_per_stream
+from memcon_platform.config import RunPlan, load, plan_summary
 from support.config_plugins import GRID, toy_plugins
 
 
@@ -160,7 +160,7 @@ def test_limit_of_the_command_line_wins_and_is_recorded(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, {"axes": GRID, "limit": 8}, limit=3)
 
     assert {cell.limit for cell in plan.cells} == {3}
-    assert tasks_per_stream(plan.cells[0]) == (3,)
+    assert plan.cells[0].stream_tasks == (3,)
     assert plan.resolved["limit"] == 3
 
 
@@ -168,7 +168,7 @@ def test_limit_of_the_command_line_wins_and_is_recorded(tmp_path: Path) -> None:
 def test_streams_replicate_or_share_the_tasks(tmp_path: Path, split: str, expected: tuple[int, ...]) -> None:
     plan = plan_of(tmp_path, {"axes": GRID, "streams": 3, "split": split})
 
-    assert tasks_per_stream(plan.cells[0]) == expected
+    assert plan.cells[0].stream_tasks == expected
 
 
 def test_interpolation_inside_the_file_resolves(tmp_path: Path) -> None:

@@ -221,6 +221,6 @@ def test_rule_of_another_package_is_found_by_its_name(monkeypatch: pytest.Monkey
 
 
 def test_score_function_is_the_printed_formula() -> None:
-    assert exploration.ucb_bonus(1.4, 10, 4) == 1.4 * math.sqrt(math.log(10) / 4)
-    assert exploration.ucb_bonus(1.4, 1, 1) == 0.0
-    assert exploration.ucb_bonus(1.4, 5, 0) == math.inf
+    assert exploration.ucb_bonus(1.4, math.log(10), 4) == 1.4 * math.sqrt(math.log(10) / 4)
+    assert exploration.ucb_bonus(1.4, 0.0, 1) == 0.0
+    assert exploration.ucb_bonus(1.4, math.log(5), 0) == math.inf

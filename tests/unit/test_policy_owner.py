@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from memcon.errors import ConfigError, ConflictError, InvariantError, LockedError, MemconError, StorageError
 from memcon.learning.exploration import UcbConfig
@@ -44,7 +43,7 @@ class RecordedCommits:
         return self._append(entries)
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 async def owner(tmp_path: Path) -> AsyncIterator[ShardOwner]:
     owner = ShardOwner(tmp_path, shard=0, num_shards=1)
     await owner.open_table("table", SETTINGS)
@@ -139,8 +138,7 @@ async def test_a_real_full_disk_is_a_storage_error_that_stops_the_owner(owner: S
     owner._journal._connection.rollback()
 
     with pytest.raises(StorageError, match="check permissions and space"):
-        for number in range(1000):
-            await owner.decide(decide_request(number))
+        await asyncio.gather(*(owner.decide(decide_request(number)) for number in range(1000)))
 
     assert isinstance(owner.fault, StorageError)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memcon.control.controller import ControlSettings
-
 from memcon.learning.credit import RewardSettings
 from memcon.protocols import LearningSettings
 

@@ -13,9 +13,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from memcon.control.controller import MemoryController, TaskMemory
-
 from memcon import ids
+from memcon.control.controller import MemoryController, TaskMemory
 from memcon.errors import Boundary, BoundaryError
 from memcon.protocols import Clock, EpisodeSink, PolicyClient
 from memcon.seeds import SeedTree

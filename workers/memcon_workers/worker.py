@@ -14,10 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from memcon.control.controller import ControllerParts, MemoryController, StreamPlace
-
 from memcon import codec, registry
 from memcon.clock import SystemClock
+from memcon.control.controller import ControllerParts, MemoryController, StreamPlace
 from memcon.errors import Boundary, MemconError, boundary
 from memcon.protocols import Benchmark, ChatModel, Embedder, EpisodeSink, MemoryBackend, PolicyClient
 from memcon.store import StreamStore

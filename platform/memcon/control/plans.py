@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from memcon.control.memory.rendering import one_line, render_plan
@@ -142,11 +143,12 @@ class _Slice:
 
     def _putting_down(self, steps: list[int]) -> frozenset[int]:
         """For each object that `steps` take: where it was let go next."""
-        found = set()
+        found: set[int] = set()
         for step in steps:
             taken = self._matcher.taken(self._actions[step])
-            later = range(step + 1, len(self._actions))
-            found.update([next((at for at in later if self._matcher.released(self._actions[at]) == taken), step)])
+            if taken is not None:
+                later = range(step + 1, len(self._actions))
+                found.update(islice((at for at in later if self._matcher.released(self._actions[at]) == taken), 1))
         return frozenset(found)
 
     def _handled(self, step: int) -> frozenset[str]:

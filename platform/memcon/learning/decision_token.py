@@ -70,7 +70,7 @@ def read(token: str) -> Claims:
     """
     try:
         body = token[_SIGNATURE_CHARS:]
-        fields = json.loads(base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True))
+        fields = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
         version, table, keys, action_id, position, decision_id, episode_id = fields
     except (ValueError, TypeError, binascii.Error, RecursionError):
         raise NotFoundError("reading a decision token: the text is no token; send the one that `decide` gave") from None

@@ -65,9 +65,12 @@ class Rule(Protocol):
         ...
 
 
-def ucb_bonus(c: float, total: int, taken: int) -> float:
-    """Exploration bonus of Eq. 6, c * sqrt(ln N / N_a), with the key's own N; infinite for an unvisited arm (MC-26)."""
-    return c * math.sqrt(math.log(total) / taken) if taken else math.inf
+def ucb_bonus(c: float, log_total: float, taken: int) -> float:
+    """Exploration bonus of Eq. 6, c * sqrt(ln N / N_a); infinite for an unvisited arm (MC-26).
+
+    `log_total` is ln N of the key's own count, 0 when nothing was taken there.
+    """
+    return c * math.sqrt(log_total / taken) if taken else math.inf
 
 
 def draw_index(draw: int, size: int) -> int:
@@ -89,7 +92,8 @@ class _Ucb:
 
     def choose(self, view: KeyView, *, allowed: tuple[str, ...], draw: int) -> Choice:
         total = sum(view.taken)
-        bonuses = tuple([ucb_bonus(self.c, total, taken) for taken in view.taken])
+        log_total = math.log(total) if total else 0.0
+        bonuses = tuple([ucb_bonus(self.c, log_total, taken) for taken in view.taken])
         scores = tuple([q + bonus for q, bonus in zip(view.q, bonuses, strict=True)])
         options = range(len(scores)) if len(allowed) == len(scores) else [view.action_ids.index(arm) for arm in allowed]
         best = max([scores[i] for i in options])

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-__all__ = ["command", "print_report"]
+__all__ = ["REPORT_FILE", "command", "print_report"]
 
-_FILE = "report.html"
+REPORT_FILE = "report.html"
 
 
 @click.command(name="report")
@@ -28,13 +28,12 @@ def print_report(run_dir: Path, *, as_json: bool) -> None:
         NotFoundError: there is no run, or nothing to report yet.
         DamagedFileError: a file of the run cannot be trusted.
     """
-    from memcon_platform import report
+    from memcon_platform.report import build, html, json_form, terminal
 
-    data = report.build(run_dir)
-    path = run_dir / _FILE
-    report.write_html(data, path)
+    data = build(run_dir)
+    path = html.write(data, run_dir / REPORT_FILE)
     if as_json:
-        click.echo(json.dumps(report.record(data), indent=2))
+        click.echo(json.dumps(json_form.to_json(data), indent=2))
         return
-    Console().print(report.render(data))
+    Console().print(terminal.render(data))
     click.echo(f"report: {path}")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from memcon_platform.config import load, plan_summary
+from memcon import codec
+from memcon_platform.cli.report import REPORT_FILE, print_report
+from memcon_platform.config import PlanSummary, load, plan_summary
 from memcon_platform.config.plan import RunPlan
 from memcon_platform.sweep.tracking import SweepTracking
 
@@ -52,27 +56,43 @@ def _sweep(plan: RunPlan, *, local: bool, as_json: bool) -> int:
     else:
         from memcon_platform.sweep.ray_cluster import open_ray as open_pool
     console.print(f"run {plan.run}: {len(plan.cells)} cells in {plan.run_dir}", highlight=False, markup=False)
+    tracked: list[SweepTracking] = []
+
+    def observe(written: RunPlan, resumed: bool) -> SweepTracking:
+        tracked.append(SweepTracking(written, resumed=resumed))
+        return tracked[-1]
+
     try:
-        plan, end = asyncio.run(launch(plan, Launch(open_pool=open_pool, observe=SweepTracking, console=console)))
+        plan, end = asyncio.run(launch(plan, Launch(open_pool=open_pool, observe=observe, console=console)))
     except Interrupted:
+        _close(plan, tracked, console)
         click.echo("stopped at once; the same command again repeats the open tasks and goes on", err=True)
         return _INTERRUPTED
     if end.stopped:
+        _close(plan, tracked, console)
         click.echo("stopped; the same command again goes on", err=True)
         return _INTERRUPTED
-    _print_end(plan, as_json=as_json, console=console)
+    _print_end(plan, tracked, as_json=as_json, console=console)
     for (cell, stream), message in end.failures.items():
         click.echo(f"error: stream {stream} of cell {cell} failed: {message}", err=True)
     return _FAILED if end.failures else 0
 
 
-def _print_end(plan: RunPlan, *, as_json: bool, console: Console) -> None:
+def _print_end(plan: RunPlan, tracked: Sequence[SweepTracking], *, as_json: bool, console: Console) -> None:
     """The table, and where everything is."""
-    from memcon_platform.cli.report import print_report
-
     print_report(plan.run_dir, as_json=as_json)
+    _close(plan, tracked, console)
     if plan.settings.tracking.enabled:
-        console.print(f"runs in MLflow: mlflow ui --backend-store-uri {plan.tracking_uri}", soft_wrap=True, highlight=False)
+        ui = f"tracked in MLflow: mlflow ui --backend-store-uri {plan.tracking_uri}"
+        console.print(ui, soft_wrap=True, highlight=False, markup=False)
+
+
+def _close(plan: RunPlan, tracked: Sequence[SweepTracking], console: Console) -> None:
+    for tracking in tracked:
+        end = tracking.close(plan.run_dir / REPORT_FILE)
+        if end.problem or end.dropped:
+            missing = f"tracking: {end.dropped} tasks did not reach MLflow ({end.problem}); {end.remedy}"
+            console.print(missing, style="yellow", soft_wrap=True, markup=False, highlight=False)
 
 
 def _print_summary(summary: PlanSummary, *, as_json: bool) -> None:

@@ -6,7 +6,6 @@ from memcon_platform.config.plan_file import has_plan, read_plan, write_plan
 from memcon_platform.config.provenance import provenance
 from memcon_platform.config.reconcile import reconcile
 from memcon_platform.config.summary import CellSummary, PlanSummary, plan_summary
-from memcon_platform.config.tasks import tasks_per_stream
 
 __all__ = [
     "Cell",
@@ -21,6 +20,5 @@ __all__ = [
     "provenance",
     "read_plan",
     "reconcile",
-    "tasks_per_stream",
     "write_plan",
 ]

@@ -7,9 +7,9 @@ import json
 
 from memcon import codec, registry
 from memcon.errors import ConfigError, MemconError
-from memcon_platform.config.plan import Cell, Entry
+from memcon_platform.config.plan import Entry
 
-__all__ = ["forget_benchmarks", "horizons", "stream_sizes", "tasks_per_stream"]
+__all__ = ["forget_benchmarks", "horizons", "stream_sizes"]
 
 
 def horizons(benchmark: Entry) -> tuple[int, ...]:
@@ -35,11 +35,6 @@ def stream_sizes(total: int, *, streams: int, split: str) -> tuple[int, ...]:
             f"give streams <= {total}, or split: replicate"
         )
     return tuple(len(range(stream, total, streams)) for stream in range(streams))
-
-
-def tasks_per_stream(cell: Cell) -> tuple[int, ...]:
-    """Tasks of each stream of `cell`, as the plan recorded them; builds nothing."""
-    return cell.stream_tasks
 
 
 def forget_benchmarks() -> None:

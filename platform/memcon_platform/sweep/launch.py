@@ -40,8 +40,8 @@ class Launch:
     """How a launch is carried out."""
 
     open_pool: OpenPool
-    # Makes the observer that tracks the run; called when something is left to run.
-    observe: Callable[[RunPlan], Observer]
+    # Makes the observer of the plan as it was written; told whether the run goes on from an earlier launch.
+    observe: Callable[[RunPlan, bool], Observer]
     console: Console
     quiet: bool = False
 
@@ -73,7 +73,9 @@ async def _run(
     left: Mapping[StreamName, StreamSpec],
     found: Mapping[StreamName, tuple[StreamStatus, int]],
 ) -> RunEnd:
-    observer = how.observe(plan)
+    observer = how.observe(plan, any(status.num_ended for status, _ in found.values()))
+    if not how.quiet:
+        how.console.print("starting workers and policy ...", style="dim")
     async with how.open_pool(plan) as pool:
         progress = Progress(how.console, SystemClock(), _snapshot(plan, left, found), quiet=how.quiet)
         supervisor = Supervisor(

@@ -6,6 +6,7 @@ Started with `address='local'` unless RAY_ADDRESS names a cluster: a stale "curr
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -42,6 +43,10 @@ async def open_ray(plan: RunPlan) -> AsyncIterator[Pool]:
     from memcon_platform.sweep.ray_pool import RayPool
     from memcon_policy_server.deployments import start_policy
 
+    # Ray and Serve tell of each step of their own, and Serve sets its level when it is imported; the lines between our
+    # progress must be ours.
+    for name in ("ray", "ray.serve"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     _init(ray, plan)
     try:
         shards, app = plan.settings.policy_server.shards, f"memcon-{plan.run}"
@@ -64,4 +69,4 @@ def _init(ray: Any, plan: RunPlan) -> None:
     own = {} if address else {"num_cpus": plan.settings.workers, "object_store_memory": _OBJECT_STORE_BYTES}
     if not address:
         own["include_dashboard"] = False
-    ray.init(address=address or "local", log_to_driver=False, logging_level="WARNING", **own)
+    ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **own)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from memcon_platform.sweep.pool import News, Pool
 from memcon_platform.sweep.progress import Progress
@@ -96,7 +96,8 @@ class Runner:
     async def _next(self, interrupted: asyncio.Future[None]) -> News:
         get = asyncio.ensure_future(self._pool.news.get())
         while not get.done():
-            await asyncio.wait({get, interrupted}, return_when=asyncio.FIRST_COMPLETED, timeout=1.0)
+            waiting: set[asyncio.Future[Any]] = {get, interrupted}
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=1.0)
             self._progress.show()
             if interrupted.done():
                 get.cancel()

@@ -2,21 +2,63 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+from memcon.errors import UnavailableError
 from memcon_platform.config.plan import RunPlan
+from memcon_platform.tracking import (
+    MlflowTracker,
+    NullTracker,
+    Tracker,
+    TrackingEnd,
+    cell_summary,
+    infos_of,
+    rebuild,
+    task_metrics,
+)
+from memcon_platform.trajectory import read_plan
 from memcon_workers.spec import TaskEnded
 
 __all__ = ["SweepTracking"]
 
 
 class SweepTracking:
-    def __init__(self, plan: RunPlan) -> None:
-        self._plan = plan
+    """Tracks one launch of a run whose plan is written."""
+
+    def __init__(self, plan: RunPlan, *, resumed: bool) -> None:
+        self._plan, self._resumed = plan, resumed
+        self._num_tasks: Mapping[str, int] = {cell.cell_id: sum(cell.stream_tasks) for cell in plan.cells}
+        self._ended: dict[str, list[TaskEnded]] = defaultdict(list)
+        tracking = plan.settings.tracking
+        self._tracker: Tracker = (
+            MlflowTracker(plan.tracking_uri, tracking.experiment) if tracking.enabled else NullTracker()
+        )
+        run, cells = infos_of(read_plan(plan.run_dir), plan.run_dir)
+        self._tracker.start(run)
+        for cell in cells:
+            self._tracker.cell_started(cell)
 
     def task_ended(self, task: TaskEnded) -> None:
-        return
+        """Pass the task's metrics on."""
+        self._ended[task.cell].append(task)
+        self._tracker.task_ended(task.cell, task.stream, task.ordinal, task_metrics(task))
 
     def cell_ended(self, cell: str) -> None:
-        return
+        """Finish the cell's run, if this launch has seen all of its tasks; else `close` does it from Parquet."""
+        tasks = self._ended.pop(cell, [])
+        if len(tasks) == self._num_tasks[cell]:
+            self._tracker.cell_ended(cell, cell_summary(tasks))
 
-    def close(self) -> None:
-        return
+    def close(self, report: Path) -> TrackingEnd:
+        """Send what waits, with the run's report; a resumed run is filled in from Parquet."""
+        end = self._tracker.close([report])
+        tracking = self._plan.settings.tracking
+        if not self._resumed or not tracking.enabled or end.problem:
+            return end
+        try:
+            rebuild(self._plan.run_dir, uri=self._plan.tracking_uri, experiment=tracking.experiment)
+        except UnavailableError as error:
+            return TrackingEnd(problem=str(error), remedy=f"run `memcon track rebuild {self._plan.run_dir}` later")
+        return end

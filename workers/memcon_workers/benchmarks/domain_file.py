@@ -34,8 +34,13 @@ def read_domain(package: str, file: str) -> Domain:
     return Domain(
         name=str(parsed.name),
         types={str(name): str(parent or ROOT_TYPE) for name, parent in sorted(parsed.types.items())},
-        constants={constant.name: str(constant.type_tag or ROOT_TYPE) for constant in sorted(parsed.constants, key=_name)},
-        predicates={predicate.name: tuple(_type(term) for term in predicate.terms) for predicate in sorted(parsed.predicates, key=_name)},
+        constants={
+            constant.name: str(constant.type_tag or ROOT_TYPE) for constant in sorted(parsed.constants, key=_name)
+        },
+        predicates={
+            predicate.name: tuple(_type(term) for term in predicate.terms)
+            for predicate in sorted(parsed.predicates, key=_name)
+        },
         schemas=tuple(_schema(action) for action in sorted(parsed.actions, key=_name)),
     )
 
@@ -55,7 +60,9 @@ def _schema(action: Any) -> Schema:
     where = f"PDDL action '{action.name}'"
     wanted, unwanted = _literals(action.precondition, where)
     if unwanted:
-        raise ConfigError(f"{where}: negative precondition {unwanted[0]}; state its complement as a predicate of its own")
+        raise ConfigError(
+            f"{where}: negative precondition {unwanted[0]}; state its complement as a predicate of its own"
+        )
     add, delete = _literals(action.effect, where)
     parameters = tuple((f"?{variable.name}", _type(variable)) for variable in action.parameters)
     return Schema(name=str(action.name), parameters=parameters, preconditions=wanted, add=add, delete=delete)

@@ -78,7 +78,12 @@ def open_world(domain: Domain, problem: Problem, narrate: Callable[[Sequence[Fac
     by_text: defaultdict[str, list[GroundAction]] = defaultdict(list)
     for text, action in texts:
         by_text[text].append(action)
-    return World(problem=problem, actions=texts, by_text={text: tuple(found) for text, found in by_text.items()}, narrator=narrator)
+    return World(
+        problem=problem,
+        actions=texts,
+        by_text={text: tuple(found) for text, found in by_text.items()},
+        narrator=narrator,
+    )
 
 
 class PlanningEnvironment:
@@ -143,9 +148,13 @@ class PlanningEnvironment:
         return list(dict.fromkeys(text for text, action in world.actions if action.preconditions <= state))
 
     def _result(self, observation: str, *, valid: bool) -> StepResult:
-        return StepResult(observation=observation, valid=valid, done=self._done, success=self._done, progress=self._progress)
+        return StepResult(
+            observation=observation, valid=valid, done=self._done, success=self._done, progress=self._progress
+        )
 
     def _running(self) -> World:
         if self._world is None or self._done:
-            raise InvariantError("environment: no episode runs (not reset, solved or closed); call reset with a task first")
+            raise InvariantError(
+                "environment: no episode runs (not reset, solved or closed); call reset with a task first"
+            )
         return self._world

@@ -13,7 +13,21 @@ from typing import TypeAlias
 
 from memcon.errors import ConfigError
 
-__all__ = ["Domain", "Fact", "Goal", "GroundAction", "Problem", "Schema", "State", "apply", "check", "ground", "holds", "reachable", "share"]
+__all__ = [
+    "Domain",
+    "Fact",
+    "Goal",
+    "GroundAction",
+    "Problem",
+    "Schema",
+    "State",
+    "apply",
+    "check",
+    "ground",
+    "holds",
+    "reachable",
+    "share",
+]
 
 # Predicate, then its terms: ("on", "block 1", "block 2"). In a schema a term that starts with "?" is a variable.
 Fact: TypeAlias = tuple[str, ...]
@@ -101,7 +115,9 @@ def check(domain: Domain, problem: Problem) -> None:
     """
     for name, kind in problem.objects.items():
         if kind != ROOT_TYPE and kind not in domain.types:
-            raise ConfigError(f"domain {domain.name}: object '{name}' has unknown type '{kind}'; allowed: {', '.join(domain.types)}")
+            raise ConfigError(
+                f"domain {domain.name}: object '{name}' has unknown type '{kind}'; allowed: {', '.join(domain.types)}"
+            )
     if not problem.goal or not all(problem.goal):
         raise ConfigError(f"domain {domain.name}: a problem needs a goal with at least one fact")
     objects = {**domain.constants, **problem.objects}

@@ -6,14 +6,15 @@ Its results are never those of ALFWorld; every task says `self-made`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 
 from memcon import codec, ids
 from memcon.checks import in_range
 from memcon.errors import ConfigError
-from memcon.protocols import Environment
+from memcon.protocols import Benchmark, Environment
 from memcon.registry import Plugin
 from memcon.seeds import SeedTree
 from memcon.types import ProgressRules, Provenance, Task
@@ -62,7 +63,7 @@ class HouseholdBenchmark:
         release=r"(?:move|put) (?P<object>[a-z]+ \d+) (?:in/on|into|onto|in|on|to) [a-z]+ \d+\.?",
         visit=r"go to (?P<place>[a-z]+ \d+)\.?",
     )
-    single_object_types = {"puttwo": "put"}  # noqa: RUF012 - a port's attribute
+    single_object_types: Mapping[str, str] = MappingProxyType({"puttwo": "put"})
     has_step_budget = True
 
     def __init__(self, config: HouseholdConfig) -> None:
@@ -92,7 +93,12 @@ def world_of(task: Task) -> World:
     Raises:
         ConfigError: the payload is not one of this benchmark, or is damaged.
     """
-    return _world(codec.encode_json(_room(task)))
+    try:
+        return _world(codec.encode_json(_room(task)))
+    except ConfigError as error:
+        raise ConfigError(
+            f"benchmark household: starting task '{task.task_id}': {error}; play tasks of the benchmark's own list only"
+        ) from error
 
 
 @lru_cache(maxsize=512)
@@ -105,9 +111,9 @@ def _world(text: str) -> World:
 
 def _room(task: Task) -> Room:
     try:
-        return codec.decode(Room, task.payload, f"payload of task '{task.task_id}'")
+        return codec.decode(Room, task.payload, "payload")
     except codec.CodecError as error:
-        raise ConfigError(f"benchmark household: {error}; play tasks of the benchmark's own list only") from error
+        raise ConfigError(str(error)) from error
 
 
 def _types_in_turn(count: int) -> list[str]:
@@ -139,11 +145,13 @@ def _draw_task(kind: str, place: SeedTree, config: HouseholdConfig) -> Task:
     )
 
 
-def build(config: HouseholdConfig) -> HouseholdBenchmark:
+def build(config: HouseholdConfig) -> Benchmark:
     """The benchmark of `config`."""
     return HouseholdBenchmark(config)
 
 
 PLUGIN = Plugin(
-    config=HouseholdConfig, build=build, summary="self-made stand-in for ALFWorld: six household task types in seeded rooms"
+    config=HouseholdConfig,
+    build=build,
+    summary="self-made stand-in for ALFWorld: six household task types in seeded rooms",
 )

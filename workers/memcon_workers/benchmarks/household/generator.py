@@ -21,12 +21,11 @@ ROOMS_FOR = {
     "cool": ("kitchen",),
     "puttwo": ("kitchen", "bathroom", "bedroom", "livingroom"),
 }
-# (fewest, most) instances of the goal's item, and of kinds that distract.
-TARGETS = (1, 2)
+# (fewest, most) instances of the item of a two-object goal, other goals have one; and kinds that distract.
 TARGETS_FOR_TWO = (2, 3)
 DISTRACTING_KINDS = (4, 7)
 # Share of the goal's items that may also lie behind a door; the others lie in the open where the furniture allows it.
-HIDDEN_SHARE = 0.1
+HIDDEN_SHARE = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +45,12 @@ def draw_room(goal_type: str, generator: Generator, max_receptacles: int) -> Roo
     aim = _draw_aim(goal_type, room, generator)
     receptacles = _draw_furniture(room, aim, generator, max_receptacles)
     contents: dict[str, list[str]] = {name: [] for name in receptacles}
-    if goal_type == "examine":
-        contents[generator.choice([name for name in receptacles if kind_of(name) in LAMP_STANDS])].append(f"{LAMP} 1")
-    low, high = TARGETS_FOR_TWO if goal_type == "puttwo" else TARGETS
-    for number in range(1, generator.randint(low, high) + 1):
+    count = generator.randint(*TARGETS_FOR_TWO) if goal_type == "puttwo" else 1
+    for number in range(1, count + 1):
         contents[_draw_source(receptacles, aim, generator)].append(f"{aim.item} {number}")
+    if goal_type == "examine":
+        stands = [name for name in receptacles if kind_of(name) in LAMP_STANDS]
+        contents[generator.choice([name for name in stands if not contents[name]] or stands)].append(f"{LAMP} 1")
     _add_distractors(contents, aim, room, generator)
     return Room(
         schema_version=SCHEMA_VERSION,
@@ -64,7 +64,9 @@ def draw_room(goal_type: str, generator: Generator, max_receptacles: int) -> Roo
 
 def _draw_aim(goal_type: str, room: str, generator: Generator) -> _Aim:
     kinds = sorted(
-        kind for kind, item in ITEMS.items() if room in item.rooms and (goal_type not in TOOLS or goal_type in item.changes)
+        kind
+        for kind, item in ITEMS.items()
+        if room in item.rooms and (goal_type not in TOOLS or goal_type in item.changes)
     )
     options: defaultdict[str, list[_Aim]] = defaultdict(list)
     for item in kinds:

@@ -46,7 +46,8 @@ class HouseholdNarrator:
         self._here = [(("robot-at", name), name) for name in receptacles]
         self._held = [(("holding", thing), thing) for thing in things]
         self._within = {
-            name: [(fact, thing) for thing in things for fact in (("in", thing, name), ("stands-at", thing, name))] for name in receptacles
+            name: [(fact, thing) for thing in things for fact in (("in", thing, name), ("stands-at", thing, name))]
+            for name in receptacles
         }
 
     def action(self, action: GroundAction) -> str:
@@ -68,7 +69,7 @@ class HouseholdNarrator:
         return _TOLD[action.name].format(*action.arguments)
 
     def questions(self, state: State) -> Sequence[str]:
-        """Look, inventory, and examine for the receptacle here; examining the item in the hand is answered, not listed."""
+        """Look, inventory and examine the receptacle here; examine the held item is answered, but not listed."""
         return ["look", "inventory", *(f"examine {name}" for name in self._place(state))]
 
     def answer(self, text: str, state: State, choices: Sequence[str]) -> str | None:
@@ -108,7 +109,7 @@ class HouseholdNarrator:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """ "a mug 1, a pan 1, and a pot 2"; "nothing" without names."""
+    """Names with articles and commas: a mug 1, a pan 1, and a pot 2; "nothing" without names."""
     worded = [f"{'an' if name[0] in 'aeiou' else 'a'} {name}" for name in names]
     if len(worded) < 2:
         return worded[0] if worded else "nothing"

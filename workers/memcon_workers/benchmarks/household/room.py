@@ -49,11 +49,11 @@ def problem_of(room: Room) -> Problem:
     """The STRIPS problem of `room`.
 
     Raises:
-        ConfigError: unknown version, goal type or item kind, or a goal that nothing in the room can meet.
+        ConfigError: unknown version, goal type or item kind, a thing in two places, or a goal that nothing can meet.
     """
     if room.schema_version != SCHEMA_VERSION or room.goal_type not in GOAL_TYPES:
         raise ConfigError(
-            f"benchmark household: payload version {room.schema_version} with goal type '{room.goal_type}'; "
+            f"payload version {room.schema_version} with goal type '{room.goal_type}'; "
             f"this memcon plays version {SCHEMA_VERSION} of {', '.join(GOAL_TYPES)}"
         )
     tools = set(TOOLS.values())
@@ -63,16 +63,22 @@ def problem_of(room: Room) -> Problem:
         closed = kind_of(receptacle) in ENCLOSED
         init |= {("closed", receptacle), ("openable", receptacle)} if closed else {("open", receptacle)}
         for thing in things:
+            if thing in objects:
+                raise ConfigError(f"payload has '{thing}' in two places")
             is_lamp = kind_of(thing) == LAMP
             objects[thing] = "lamp" if is_lamp else "item"
-            init |= {("stands-at", thing, receptacle), ("unlit", thing)} if is_lamp else _item_facts(thing, receptacle, room)
+            init |= (
+                {("stands-at", thing, receptacle), ("unlit", thing)}
+                if is_lamp
+                else _item_facts(thing, receptacle, room)
+            )
     return Problem(objects=objects, init=frozenset(init), goal=_goal(room))
 
 
 def _item_facts(item: str, receptacle: str, room: Room) -> set[Fact]:
     kind = ITEMS.get(kind_of(item))
     if kind is None:
-        raise ConfigError(f"benchmark household: payload names the unknown item '{item}'; known kinds: {', '.join(sorted(ITEMS))}")
+        raise ConfigError(f"payload names the unknown item '{item}'; known kinds: {', '.join(sorted(ITEMS))}")
     able = {"clean": "cleanable", "heat": "heatable", "cool": "coolable"}
     facts: set[Fact] = {("in", item, receptacle), ("dirty", item), ("not-hot", item), ("not-cool", item)}
     facts |= {("fits", item, place) for place in room.contents if kind_of(place) in kind.fits}
@@ -88,13 +94,16 @@ def _goal(room: Room) -> Goal:
             goal.append(frozenset({("holding", item), ("lit", lamp), ("robot-at", room.place_of(lamp))}))
     for place in room.receptacles(room.goal_place):
         if room.goal_type == "puttwo":
-            goal += [frozenset({("in", one, place), ("in", other, place)}) for one, other in itertools.combinations(items, 2)]
+            goal += [
+                frozenset({("in", one, place), ("in", other, place)}) for one, other in itertools.combinations(items, 2)
+            ]
             continue
         change = RESULTS.get(room.goal_type)
         for item in items:
             goal.append(frozenset({("in", item, place), *([(change, item)] if change else [])}))
     if not goal:
         raise ConfigError(
-            f"benchmark household: payload's goal ({room.goal_type}, {room.goal_item}, {room.goal_place}) names nothing in its room"
+            f"no choice of things in the room meets the payload's goal "
+            f"({room.goal_type}, {room.goal_item}, {room.goal_place})"
         )
     return tuple(goal)

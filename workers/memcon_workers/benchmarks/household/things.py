@@ -1,4 +1,4 @@
-"""Rooms, receptacles and items of the household: which furniture a room has, what fits where, what can be done to it."""
+"""Rooms, receptacles and items: which furniture a room has, what fits where, what can be done to what."""
 
 from __future__ import annotations
 
@@ -33,7 +33,16 @@ ROOMS: Mapping[str, Mapping[str, int]] = {
         "toilet": 1,
     },
     "bedroom": {"bed": 1, "desk": 2, "drawer": 4, "dresser": 1, "garbagecan": 1, "safe": 1, "shelf": 3, "sidetable": 2},
-    "livingroom": {"armchair": 2, "cabinet": 2, "coffeetable": 1, "drawer": 3, "shelf": 2, "sidetable": 2, "sofa": 1, "tvstand": 1},
+    "livingroom": {
+        "armchair": 2,
+        "cabinet": 2,
+        "coffeetable": 1,
+        "drawer": 3,
+        "shelf": 2,
+        "sidetable": 2,
+        "sofa": 1,
+        "tvstand": 1,
+    },
 }
 # Receptacles with a door; what is in them is seen only when they are open.
 ENCLOSED = frozenset({"cabinet", "drawer", "fridge", "microwave", "safe"})
@@ -80,7 +89,12 @@ ITEMS: Mapping[str, ItemKind] = {
     **_items("apple egg potato tomato", "kitchen", _FOOD, _ALL),
     **_items("bread", "kitchen", _FOOD, frozenset({"heat", "cool"})),
     **_items("lettuce", "kitchen", _FOOD - {"microwave"}, _WASH_COOL),
-    **_items("cup mug", "kitchen bedroom livingroom", _DISH | {"coffeemachine", "desk", "fridge", "microwave", "sidetable"}, _ALL),
+    **_items(
+        "cup mug",
+        "kitchen bedroom livingroom",
+        _DISH | {"coffeemachine", "desk", "fridge", "microwave", "sidetable"},
+        _ALL,
+    ),
     **_items("plate bowl", "kitchen livingroom", _DISH | {"fridge", "microwave", "sidetable"}, _ALL),
     **_items("pan pot", "kitchen", _DISH | {"fridge", "stoveburner"}, _WASH_COOL),
     **_items("fork knife ladle spatula spoon", "kitchen", _DISH - {"cabinet", "shelf"} | {"drawer"}, _WASH),

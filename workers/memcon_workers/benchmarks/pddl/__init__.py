@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from memcon.checks import choice, in_range
 from memcon.errors import ConfigError
-from memcon.protocols import Environment
+from memcon.protocols import Benchmark, Environment
 from memcon.registry import Plugin
 from memcon.seeds import SeedTree
 from memcon.types import ProgressRules, Provenance, Task
@@ -40,11 +40,13 @@ class PddlConfig:
         for domain in self.domains:
             choice("domains", domain, FAMILIES)
         if not self.domains or len(set(self.domains)) != len(self.domains):
-            raise ConfigError(f"domains = {list(self.domains)}: expected each of {', '.join(FAMILIES)} at most once, and one at least")
+            raise ConfigError(
+                f"domains = {list(self.domains)}: expected each of {', '.join(FAMILIES)} at most once, and one at least"
+            )
 
 
 def _rule(group: str, starts: Sequence[str]) -> str:
-    return rf"(?:{'|'.join(starts)}) (?P<{group}>[a-z]+ \d+)(?: .*)?"
+    return rf"(?:{'|'.join(starts)}) (?P<{group}>[a-z]+ \d+)(?:[ .].*)?"
 
 
 class PddlBenchmark:
@@ -65,7 +67,7 @@ class PddlBenchmark:
         self._families = families
         self.goal_types: tuple[str, ...] = tuple(family.name for family in families)
         self.vocabulary: frozenset[str] = frozenset(kind for family in families for kind in family.kinds)
-        self.single_object_types: dict[str, str] = {}
+        self.single_object_types: Mapping[str, str] = {}
         self._tasks: tuple[Task, ...] | None = None
 
     def tasks(self) -> Sequence[Task]:
@@ -99,16 +101,18 @@ class PddlBenchmark:
             if task.task_id not in known:
                 return task
         raise ConfigError(
-            f"benchmark pddl: num_tasks = {self._config.num_tasks}: {family.name} has no {turn + 1} different problems of "
-            f"size {rung.size} within {MAX_REDRAWS} draws; lower num_tasks or add domains"
+            f"benchmark pddl: num_tasks = {self._config.num_tasks}: {family.name} has no {turn + 1} different "
+            f"problems of size {rung.size} within {MAX_REDRAWS} draws; lower num_tasks or add domains"
         )
 
 
-def build(config: PddlConfig) -> PddlBenchmark:
+def build(config: PddlConfig) -> Benchmark:
     """The benchmark of `config`."""
     return PddlBenchmark(config)
 
 
 PLUGIN = Plugin(
-    config=PddlConfig, build=build, summary="blocksworld, barman, gripper, tyreworld; self-made seeded problems, ladder or full goals"
+    config=PddlConfig,
+    build=build,
+    summary="blocksworld, barman, gripper, tyreworld; self-made seeded problems, ladder or full goals",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from memcon.seeds import Generator
 from memcon_workers.benchmarks.pddl.family import Drawn, FactText, Family, Rung, numbered
@@ -17,18 +18,26 @@ MEASURES = ("measure 0", "measure 1", "measure 2")
 def draw(generator: Generator, size: int) -> Drawn:
     """`size` cocktails, each wanted in a shot of its own; one or two shots more stand ready."""
     ingredients = numbered("ingredient", generator.randint(3, 4))
-    cocktails, shots, shakers = numbered("cocktail", size), numbered("shot", size + generator.randint(1, 2)), numbered("shaker", 1)
+    cocktails, shots, shakers = (
+        numbered("cocktail", size),
+        numbered("shot", size + generator.randint(1, 2)),
+        numbered("shaker", 1),
+    )
     vessels = shots + shakers
     couples = [(a, b) for a in ingredients for b in ingredients if a < b]
     recipes = [generator.sample(couple, 2) for couple in generator.sample(couples, size)]
-    init: set[Fact] = {("recipe", cocktail, first, second) for cocktail, (first, second) in zip(cocktails, recipes, strict=True)}
+    init: set[Fact] = {
+        ("recipe", cocktail, first, second) for cocktail, (first, second) in zip(cocktails, recipes, strict=True)
+    }
     init |= {("free", hand) for hand in HANDS}
     init |= {(state, vessel) for vessel in vessels for state in ("on-table", "empty", "clean")}
     init |= {("bottom", MEASURES[0]), ("filled-to", shakers[0], MEASURES[0])}
-    init |= {("next", lower, higher) for lower, higher in zip(MEASURES, MEASURES[1:], strict=False)}
+    init |= {("next", lower, higher) for lower, higher in pairwise(MEASURES)}
     objects = {name: name.split()[0] for name in (*HANDS, *ingredients, *cocktails, *vessels, *MEASURES)}
     served = zip(generator.sample(shots, size), cocktails, strict=True)
-    return Drawn(objects=objects, init=frozenset(init), goal=tuple(("contains", shot, cocktail) for shot, cocktail in served))
+    return Drawn(
+        objects=objects, init=frozenset(init), goal=tuple(("contains", shot, cocktail) for shot, cocktail in served)
+    )
 
 
 def plan(drawn: Drawn) -> Sequence[str]:
@@ -83,6 +92,6 @@ BARMAN = Family(
     releases=("set down",),
     draw=draw,
     plan=plan,
-    ladder=(Rung(size=1, depth=3), Rung(size=2, depth=3), Rung(size=1, depth=6)),
+    ladder=(Rung(size=1, depth=10), Rung(size=2, depth=3), Rung(size=2, depth=10)),
     sizes=(1, 2),
 )

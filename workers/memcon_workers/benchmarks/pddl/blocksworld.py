@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from memcon.seeds import Generator
 from memcon_workers.benchmarks.pddl.family import Drawn, FactText, Family, Rung, numbered, pairs
@@ -25,7 +26,7 @@ def _towers(generator: Generator, blocks: Sequence[str]) -> list[list[str]]:
 
 
 def _relations(towers: Sequence[Sequence[str]]) -> list[Fact]:
-    return [("on", upper, lower) for tower in towers for lower, upper in zip(tower, tower[1:], strict=False)]
+    return [("on", upper, lower) for tower in towers for lower, upper in pairwise(tower)]
 
 
 def draw(generator: Generator, size: int) -> Drawn:
@@ -49,7 +50,9 @@ def plan(drawn: Drawn) -> Sequence[str]:
     while movable := [block for block in below if block not in settled and block not in below.values()]:
         lower = below.pop(movable[0])
         actions += [f"unstack {movable[0]} from {lower}", f"put down {movable[0]}"]
-    while ready := [upper for upper, lower in wanted.items() if upper not in settled and _is_built(lower, wanted, settled)]:
+    while ready := [
+        upper for upper, lower in wanted.items() if upper not in settled and _is_built(lower, wanted, settled)
+    ]:
         actions += [f"pick up {ready[0]}", f"stack {ready[0]} on {wanted[ready[0]]}"]
         settled.add(ready[0])
     return actions

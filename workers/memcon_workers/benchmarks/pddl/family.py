@@ -1,4 +1,4 @@
-"""What a planning domain of this benchmark is made of: a PDDL file, its wording, a generator and a reference planner."""
+"""What a planning domain is made of here: a PDDL file, its wording, a generator and a reference planner."""
 
 from __future__ import annotations
 

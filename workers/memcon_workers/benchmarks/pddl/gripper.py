@@ -18,8 +18,10 @@ def draw(generator: Generator, size: int) -> Drawn:
     rooms = numbered("room", generator.randint(2, 3))
     balls = numbered("ball", size)
     start = {ball: generator.choice(rooms) for ball in balls}
-    goal: list[Fact] = [("at", ball, generator.choice([room for room in rooms if room != start[ball]])) for ball in balls]
-    init = {("robot-at", generator.choice(rooms)), *(("free", arm) for arm in ARMS)}
+    goal: list[Fact] = [
+        ("at", ball, generator.choice([room for room in rooms if room != start[ball]])) for ball in balls
+    ]
+    init: set[Fact] = {("robot-at", generator.choice(rooms)), *(("free", arm) for arm in ARMS)}
     init |= {("at", ball, room) for ball, room in start.items()}
     objects = {**dict.fromkeys(rooms, "room"), **dict.fromkeys(balls, "ball"), **dict.fromkeys(ARMS, "arm")}
     return Drawn(objects=objects, init=frozenset(init), goal=tuple(goal))

@@ -47,7 +47,7 @@ def draw_task(family: Family, rung: Rung, place: SeedTree) -> Task:
     """The problem drawn at `place` of the seed tree.
 
     Raises:
-        InvariantError: the reference plan does not reach the goal, or no shown fact first comes true at the rung's depth.
+        InvariantError: the reference plan fails, or no shown fact first comes true at the rung's depth.
     """
     generator = place.generator()
     drawn = family.draw(generator, rung.size)
@@ -78,7 +78,12 @@ def world_of(task: Task) -> World:
     Raises:
         ConfigError: the payload is not one of this benchmark, or is damaged.
     """
-    return _world(codec.encode_json(_payload(task)))
+    try:
+        return _world(codec.encode_json(_payload(task)))
+    except ConfigError as error:
+        raise ConfigError(
+            f"benchmark pddl: starting task '{task.task_id}': {error}; play tasks of the benchmark's own list only"
+        ) from error
 
 
 def reference_plan(task: Task) -> Sequence[str]:
@@ -99,12 +104,12 @@ def reference_plan(task: Task) -> Sequence[str]:
 
 def _payload(task: Task) -> Payload:
     try:
-        payload = codec.decode(Payload, task.payload, f"payload of task '{task.task_id}'")
+        payload = codec.decode(Payload, task.payload, "payload")
     except codec.CodecError as error:
-        raise ConfigError(f"benchmark pddl: {error}; play tasks of the benchmark's own list only") from error
+        raise ConfigError(str(error)) from error
     if payload.schema_version != SCHEMA_VERSION or payload.domain not in FAMILIES:
         raise ConfigError(
-            f"benchmark pddl: task '{task.task_id}' has payload version {payload.schema_version} and domain '{payload.domain}'; "
+            f"payload version {payload.schema_version} with domain '{payload.domain}'; "
             f"this memcon plays version {SCHEMA_VERSION} of {', '.join(FAMILIES)}"
         )
     return payload
@@ -138,7 +143,9 @@ def _first_reached(family: Family, drawn: Drawn, depth: int) -> list[Fact]:
     """Shown facts that the reference plan makes true at step `depth` (1-based) and never before."""
     states = _states(_open(family, drawn.objects, drawn.init, drawn.goal), family.plan(drawn))
     if depth >= len(states):
-        raise InvariantError(f"pddl: {family.name}: rung at step {depth} of a reference plan of {len(states) - 1} steps")
+        raise InvariantError(
+            f"pddl: {family.name}: rung at step {depth} of a reference plan of {len(states) - 1} steps"
+        )
     before = frozenset(itertools.chain.from_iterable(states[:depth]))
     facts = [fact for fact in sorted(states[depth] - before) if fact_text(family, fact)]
     if not facts:

@@ -104,6 +104,6 @@ TYREWORLD = Family(
     releases=("stow", "screw", "mount", r"raise hub \d+ with"),
     draw=draw,
     plan=plan,
-    ladder=(Rung(size=1, depth=6), Rung(size=1, depth=11), Rung(size=2, depth=6), Rung(size=2, depth=11)),
+    ladder=(Rung(size=1, depth=6), Rung(size=2, depth=11), Rung(size=2, depth=7), Rung(size=1, depth=10)),
     sizes=(1, 2),
 )

@@ -1,4 +1,4 @@
-"""Planning problems in words: goal sentences and observations that share their clauses, so that an agent can compare them."""
+"""Planning problems in words: goal sentences and observations share their clauses, so that an agent can compare."""
 
 from __future__ import annotations
 

@@ -1,0 +1,115 @@
+"""The port of tracking and its values. No call of a tracker raises into the sweep or makes it wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from memcon_platform.trajectory import PlanCell, PlanFile
+from memcon_platform.trajectory.plan_file import AXES
+
+__all__ = ["CellInfo", "NullTracker", "RunInfo", "Tracker", "TrackingEnd", "infos_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """A run as tracking shows it."""
+
+    run: str
+    # Folder of the run; SQLite and artefacts lie beside it unless the URI says otherwise.
+    run_dir: Path
+    # Provenance and whatever else names the run; values become text.
+    tags: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellInfo:
+    """A cell as tracking shows it."""
+
+    cell_id: str
+    # What people read in the list of runs.
+    label: str
+    streams: int
+    # One tag an axis.
+    axes: Mapping[str, Any]
+    # Resolved settings, nested; logged flat when the MLflow run is created and never again.
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackingEnd:
+    """What tracking has to say when it closes."""
+
+    # Tasks whose metrics did not reach MLflow.
+    dropped: int = 0
+    # Why, in one line, or "".
+    problem: str = ""
+    # What to do about it, or "".
+    remedy: str = ""
+
+
+class Tracker(Protocol):
+    """Where a sweep's progress is tracked."""
+
+    def start(self, run: RunInfo) -> None:
+        """Begin; called once, before anything else."""
+        ...
+
+    def cell_started(self, cell: CellInfo) -> None:
+        """A cell has work to do, or goes on with it."""
+        ...
+
+    def task_ended(self, cell_id: str, stream: int, ordinal: int, metrics: Mapping[str, float | None]) -> None:
+        """A task is committed; absent and non-finite values are skipped."""
+        ...
+
+    def cell_ended(self, cell_id: str, summary: Mapping[str, float | None], artifacts: Sequence[Path] = ()) -> None:
+        """All streams of a cell are done."""
+        ...
+
+    def close(self, artifacts: Sequence[Path] = ()) -> TrackingEnd:
+        """Send what waits, within a bounded time; `artifacts` go to the run itself."""
+        ...
+
+
+class NullTracker:
+    """Tracking switched off."""
+
+    def start(self, run: RunInfo) -> None:
+        """Nothing."""
+
+    def cell_started(self, cell: CellInfo) -> None:
+        """Nothing."""
+
+    def task_ended(self, cell_id: str, stream: int, ordinal: int, metrics: Mapping[str, float | None]) -> None:
+        """Nothing."""
+
+    def cell_ended(self, cell_id: str, summary: Mapping[str, float | None], artifacts: Sequence[Path] = ()) -> None:
+        """Nothing."""
+
+    def close(self, artifacts: Sequence[Path] = ()) -> TrackingEnd:
+        """Nothing was dropped."""
+        return TrackingEnd()
+
+
+def infos_of(plan: PlanFile, run_dir: Path) -> tuple[RunInfo, tuple[CellInfo, ...]]:
+    """What tracking is told of a run: the same from a live sweep and from `memcon track rebuild`."""
+    tags = {**plan.provenance, "created_at": plan.created_at}
+    run = RunInfo(run=plan.run, run_dir=run_dir, tags={key: value for key, value in tags.items() if value is not None})
+    return run, tuple(_cell_info(cell) for cell in plan.cells)
+
+
+def _cell_info(cell: PlanCell) -> CellInfo:
+    axes: dict[str, Any] = {axis: cell.label(axis) for axis in AXES}
+    axes |= {"seed": cell.seed, "streams": cell.streams, "split": cell.split, "table_scope": cell.table_scope}
+    entries = {axis: {"name": cell.name(axis), **(cell.entries[axis].get("parameters") or {})} for axis in AXES}
+    label = " / ".join([*(cell.label(axis) for axis in AXES), f"seed {cell.seed}"])
+    return CellInfo(
+        cell_id=cell.cell_id,
+        label=label + (f" / {cell.streams} streams" if cell.streams > 1 else ""),
+        streams=cell.streams,
+        axes=axes,
+        parameters={**entries, "num_tasks": cell.num_tasks, "settings": cell.settings},
+    )

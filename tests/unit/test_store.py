@@ -1,0 +1,208 @@
+"""The stream file: task protocol, and maintenance inside a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from memcon.errors import (
+    InvariantError,
+)
+from memcon.protocols import OutcomeRequest
+from memcon.store import StreamStore
+from memcon.testing.memory import commit, episode_of
+from memcon.types import Episode
+
+IDENTITY = "cell/0"
+
+
+@contextmanager
+def opened(path: Path, identity: str = IDENTITY) -> Iterator[StreamStore]:
+    store = StreamStore(path, identity=identity)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "streams" / "0.sqlite"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[StreamStore]:
+    with opened(path) as store:
+        yield store
+
+
+def outcome(decision_id: str, position: int, reward: float = 1.0) -> OutcomeRequest:
+    return OutcomeRequest(
+        decision_id=decision_id, token="token", reward=reward, position=position, num_decisions=position + 1
+    )
+
+
+def notes(store: StreamStore) -> list[str]:
+    if not store.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'notes'").fetchone():
+        return []
+    return [row[0] for row in store.connection.execute("SELECT text FROM notes ORDER BY rowid")]
+
+
+def note(store: StreamStore, text: str) -> None:
+    store.connection.execute("CREATE TABLE IF NOT EXISTS notes (text TEXT)")
+    store.connection.execute("INSERT INTO notes VALUES (?)", (text,))
+
+
+def noted(store: StreamStore, text: str, episode: Episode) -> Episode:
+    note(store, text)
+    return episode
+
+
+# --- task protocol ----------------------------------------------------------------------------------------------------
+
+
+def test_a_new_stream_has_nothing(store: StreamStore) -> None:
+    assert (store.epoch, store.num_ended, store.open_task(), store.outbox()) == (0, 0, None, [])
+    assert list(store.episodes()) == []
+
+
+def test_each_claim_raises_the_epoch_also_over_a_restart(path: Path) -> None:
+    for epoch in (1, 2, 3):
+        with opened(path) as store:
+            assert store.raise_epoch() == epoch
+
+
+def test_a_started_task_is_open_until_it_ends(store: StreamStore) -> None:
+    epoch = store.raise_epoch()
+    store.begin(0, epoch, worker_deaths=2)
+    task = store.open_task()
+    assert task is not None
+    assert (task.ordinal, task.epoch, task.worker_deaths) == (0, 1, 2)
+    store.end(lambda: episode_of(0), [])
+    assert store.open_task() is None
+    assert store.num_ended == 1
+
+
+def test_a_repeated_task_is_open_under_its_latest_epoch(store: StreamStore) -> None:
+    for _ in range(2):
+        store.begin(0, store.raise_epoch(), worker_deaths=store.epoch - 1)
+    task = store.open_task()
+    assert task is not None
+    assert (task.epoch, task.worker_deaths) == (2, 1)
+
+
+def test_the_end_commits_everything_of_a_task(path: Path) -> None:
+    with opened(path) as store:
+        store.begin(0, 1)
+        ended = store.end(lambda: noted(store, "memory", episode_of(0)), [outcome("b", 1), outcome("a", 0)])
+    with opened(path) as store:
+        assert list(store.episodes()) == [ended]
+        assert [row.decision_id for row in store.outbox()] == ["a", "b"]
+        assert notes(store) == ["memory"]
+        store.delivered()
+        assert store.outbox() == []
+
+
+def test_outcomes_go_out_task_by_task(store: StreamStore) -> None:
+    for ordinal, names in enumerate((("z1", "z2"), ("a1", "a2"))):
+        store.begin(ordinal, 1)
+        store.end(lambda n=ordinal: episode_of(n), [outcome(name, at) for at, name in enumerate(names)])  # type: ignore[misc]
+    assert [row.decision_id for row in store.outbox()] == ["z1", "z2", "a1", "a2"]
+
+
+def test_an_end_that_fails_leaves_nothing(store: StreamStore) -> None:
+    store.begin(0, 1)
+
+    def make() -> Episode:
+        note(store, "memory")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        store.end(make, [outcome("a", 0)])
+    assert (store.num_ended, store.outbox(), notes(store), store.rollbacks) == (0, [], [], 1)
+    assert store.open_task() is not None
+    store.end(lambda: episode_of(0), [])
+    assert store.num_ended == 1
+
+
+def test_ordinals_follow_each_other(store: StreamStore) -> None:
+    with pytest.raises(InvariantError, match="task 1 cannot start, the next ordinal is 0"):
+        store.begin(1, 1)
+    with pytest.raises(InvariantError, match="task 3 cannot end, the next is 0"):
+        store.end(lambda: episode_of(3), [])
+
+
+def test_the_same_decision_twice_in_the_outbox_is_a_bug(store: StreamStore) -> None:
+    with pytest.raises(InvariantError, match=r"outbox\.decision_id"):
+        store.end(lambda: episode_of(0), [outcome("a", 0), outcome("a", 0)])
+    assert store.num_ended == 0
+
+
+def test_not_a_number_never_reaches_the_file(store: StreamStore) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        store.end(lambda: replace(episode_of(0), reward=float("nan")), [])
+    assert store.num_ended == 0
+
+
+def test_episodes_come_by_range(store: StreamStore) -> None:
+    for _ in range(4):
+        commit(store, lambda: None)
+    assert [episode.ordinal for episode in store.episodes(1, 3)] == [1, 2]
+    assert [episode.ordinal for episode in store.episodes(2)] == [2, 3]
+
+
+# --- maintenance ------------------------------------------------------------------------------------------------------
+
+
+def test_maintenance_waits_for_the_end(path: Path) -> None:
+    with opened(path) as store:
+        store.begin(0, 1)
+        with store.maintenance():
+            note(store, "first")
+        with store.maintenance():
+            note(store, "second")
+        store.end(lambda: episode_of(0), [])
+    with opened(path) as store:
+        assert notes(store) == ["first", "second"]
+
+
+def test_failed_maintenance_takes_only_itself_back(store: StreamStore) -> None:
+    commit(store, lambda: note(store, "before"))
+    store.begin(1, 1)
+    with store.maintenance():
+        note(store, "kept")
+
+    def fail() -> None:
+        with store.maintenance():
+            note(store, "gone")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    store.end(lambda: episode_of(1), [])
+    assert notes(store) == ["before", "kept"]
+    assert store.rollbacks == 1
+
+
+def test_discarded_maintenance_is_gone(store: StreamStore) -> None:
+    store.discard()
+    assert store.rollbacks == 0
+    store.begin(0, 1)
+    with store.maintenance():
+        note(store, "gone")
+    store.discard()
+    store.end(lambda: episode_of(0), [])
+    assert notes(store) == []
+    assert store.rollbacks == 1
+
+
+def test_nothing_else_commits_open_maintenance(store: StreamStore) -> None:
+    with store.maintenance():
+        note(store, "held")
+    for step in (store.raise_epoch, store.delivered, lambda: store.begin(0, 1)):
+        with pytest.raises(InvariantError, match="neither ended nor discarded"):
+            step()
