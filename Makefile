@@ -29,7 +29,7 @@ check: $(VENV)/.dev  ## Lint, types, import contracts.
 
 .PHONY: bench
 bench: $(VENV)/.platform  ## Measure the platform's own cost.
-	$(BIN)/memcon bench sweep
+	$(BIN)/memcon bench sweep configs/bench.yaml
 
 .PHONY: format
 format: $(VENV)/.dev  ## Format the sources.

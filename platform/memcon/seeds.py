@@ -6,7 +6,7 @@ the only module that makes random generators.
 
 from __future__ import annotations
 
-import random
+import random  # noqa: TID251 - the one module that makes generators
 from dataclasses import dataclass
 
 from memcon import ids

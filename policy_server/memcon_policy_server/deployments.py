@@ -54,9 +54,10 @@ class ShardReplica:
     async def stop(self) -> str:
         """Answer what is open, export, and free the port and the journal; returns the export's path."""
         await self.listener.stop()
-        path = await self.owner.export()
-        await self.owner.close()
-        return str(path)
+        try:
+            return str(await self.owner.export())
+        finally:
+            await self.owner.close()
 
     @staticmethod
     def _end_process(error: MemconError) -> None:
@@ -131,7 +132,8 @@ def start_policy(directory: Path, num_shards: int, app_name: str) -> ServedPolic
         serve.run(root, name=app_name, route_prefix=None)
     except RuntimeError as error:
         serve.delete(app_name)
-        raise UnavailableError(f"the policy server {app_name} did not start: {error}") from error
+        reason = str(error).partition("\n")[0]
+        raise UnavailableError(f"the policy server {app_name} did not start: {reason}") from error
     return ServedPolicy(shard_map=ServeShardMap(app_name=app_name, num_shards=num_shards))
 
 

@@ -139,8 +139,10 @@ async def test_a_closed_client_stops_waiting(shards: ServedShards, client: HttpP
 
     await patient.close()
 
-    with pytest.raises((UnavailableError, RuntimeError)):
+    with pytest.raises(UnavailableError, match="closed"):
         await decided
+    with pytest.raises(UnavailableError, match="closed"):
+        await patient.decide(decide_request(2))
 
 
 def test_the_client_needs_neither_ray_nor_numpy_nor_the_server() -> None:

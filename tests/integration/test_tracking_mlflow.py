@@ -85,12 +85,12 @@ def test_resuming_makes_no_double_and_never_logs_a_parameter_again(root: Path) -
     assert set(runs) == {"run", ONE.cell_id}
     child = runs[ONE.cell_id]
     assert set(_history(root, child.info.run_id, "success")) == {0, 1, 2, 3, 4, 5}
-    assert child.data.params["settings.control.plan_form"] == "numbered"
+    assert child.data.params["control.plan_form"] == "numbered"
     assert child.data.params["policy.name"] == "ucb"
     assert child.data.tags["mlflow.parentRunId"] == runs["run"].info.run_id
     assert child.data.tags["memcon.seed"] == "0"
     assert child.data.tags["memcon.memory"] == "metagpt"
-    assert runs["run"].data.tags["memcon_version"] == "0.1.0"
+    assert runs["run"].data.tags["memcon.version"] == "0.1.0"
 
 
 def test_a_rebuild_adds_what_is_missing_and_a_second_one_adds_nothing(root: Path) -> None:

@@ -79,7 +79,14 @@ def test_134_tasks_in_the_shares_of_the_six_types(household: HouseholdBenchmark)
 
 @pytest.mark.parametrize(
     "config",
-    [HouseholdConfig(task_seed=seed) for seed in range(4)] + [HouseholdConfig(max_receptacles=n) for n in (3, 10, 24)],
+    [
+        HouseholdConfig(),
+        HouseholdConfig(task_seed=1),
+        HouseholdConfig(task_seed=2, num_tasks=60),
+        HouseholdConfig(max_receptacles=3, num_tasks=60),
+        HouseholdConfig(max_receptacles=24, num_tasks=40),
+    ],
+    ids=str,
 )
 def test_every_task_is_solved_by_its_reference_plan_and_not_before_its_end(config: HouseholdConfig) -> None:
     benchmark = HouseholdBenchmark(config)
@@ -157,8 +164,8 @@ def test_settings_out_of_range_are_refused(parameters: dict[str, int]) -> None:
 
 def test_the_room_shows_furniture_and_no_contents(environment: Environment) -> None:
     assert environment.reset(HEAT, 0).text == (
-        "You are in the middle of a room. Looking quickly around you, you see a countertop 1, a fridge 1, a microwave 1, "
-        "a shelf 1, and a sinkbasin 1."
+        "You are in the middle of a room. Looking quickly around you, you see a countertop 1, a fridge 1, "
+        "a microwave 1, a shelf 1, and a sinkbasin 1."
     )
     assert environment.valid_actions()[0] == "go to countertop 1"
     assert see(environment, "look").startswith("You are in the middle of a room.")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from memcon.errors import ConfigError
+from memcon.errors import ConfigError, MissingExtraError
 from memcon_workers.benchmarks import domain_file, strips
 from memcon_workers.benchmarks.domain_file import read_domain
 from memcon_workers.benchmarks.strips import Domain, Fact, Problem, Schema
@@ -157,3 +158,10 @@ def test_a_domain_file_becomes_schemas(read: object) -> None:
 def test_more_than_strips_is_refused_with_its_place(read: object, precondition: str, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         read(FILE.format(precondition=precondition))  # type: ignore[operator]
+
+
+def test_a_machine_without_the_parser_is_told_which_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pddl", None)
+    read_domain.cache_clear()
+    with pytest.raises(MissingExtraError, match=r"memcon\[platform\]"):
+        read_domain("memcon_workers.benchmarks.household", "domain.pddl")

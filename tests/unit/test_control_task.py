@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -211,7 +213,7 @@ async def test_a_real_owner_credits_what_the_decisions_say(metagpt: SpyBackend, 
         store.begin(ordinal, 1)
         await play(memory, *GO[:20])
         finished = memory.finish(SUCCESS)
-        store.end(lambda m=memory, n=ordinal: (m.record(ATTEMPT, SUCCESS), episode_of(n))[1], finished.outcomes)  # type: ignore[misc]
+        end_begun(store, memory, SUCCESS)
         replies = await client.outcomes(store.outbox())
         store.delivered()
         assert [reply.credit for reply in replies] == [decision.credit for decision in finished.decisions]
@@ -304,3 +306,28 @@ def test_a_policy_without_settings_is_a_bug(store: StreamStore) -> None:
 def test_settings_name_the_allowed_values(setting: str) -> None:
     with pytest.raises(ConfigError, match=f"unknown {setting} 'x'; allowed: "):
         ControlSettings(**{setting: "x"})  # type: ignore[arg-type]
+
+
+async def test_a_cancelled_task_waits_for_its_thread_and_keeps_the_decision(store: StreamStore) -> None:
+    # The stream's file has one user at a time, and a thread cannot be stopped.
+    loop = asyncio.get_running_loop()
+    entered, leave, left = asyncio.Event(), threading.Event(), []
+
+    class Slow(ToyBackend):
+        blocking = True
+
+        def retrieve(self, query: str, **parameters: int) -> Retrieval:
+            loop.call_soon_threadsafe(entered.set)
+            leave.wait(10)
+            left.append(query)
+            return super().retrieve(query, **parameters)
+
+    memory = begin(controller_of(Slow(), store, ScriptedPolicy("retrieve_shallow")))
+    work = asyncio.ensure_future(memory.context(()))
+    await entered.wait()
+    work.cancel()
+    leave.set()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert left == [TASK.goal]
+    assert [decision.degraded for decision in memory.finish(UNEVALUABLE).decisions] == ["backend_failed"]

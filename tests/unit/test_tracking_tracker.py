@@ -99,7 +99,7 @@ def test_an_absent_mlflow_is_told_at_the_end_with_its_remedy() -> None:
 
     assert end.dropped == 4
     assert end.problem == "ConnectionError: no route to host"
-    assert "memcon track rebuild demo" in end.remedy
+    assert "memcon track rebuild runs/demo" in end.remedy
 
 
 def test_a_full_queue_never_makes_the_sweep_wait() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from memcon import ids
-from memcon.control.controller import MemoryController, TaskMemory
+from memcon.control.controller import Finished, MemoryController, TaskMemory
 from memcon.errors import Boundary, BoundaryError
 from memcon.protocols import Clock, EpisodeSink, PolicyClient
 from memcon.seeds import SeedTree
@@ -123,33 +123,45 @@ class StreamLoop:
         task = parts.tasks[ordinal]
         started_at = parts.clock.wall()
         await self._write(lambda: parts.store.begin(ordinal, self._epoch, worker_deaths=self._worker_deaths))
-        memory = self._controller.begin(task, ordinal=ordinal, episode_id=self._episode_id(ordinal, self._epoch))
-        attempt = await self._attempt(task, ordinal, memory)
         try:
-            episode = await self._end(ordinal, memory, attempt, started_at)
+            memory = self._controller.begin(task, ordinal=ordinal, episode_id=self._episode_id(ordinal, self._epoch))
         except BoundaryError as error:
-            # The memory backend failed while it recorded: the transaction is rolled back, and the backend's view in
-            # this process may be ahead of the file, so it is built again from the file.
-            self._controller = parts.make_controller()
-            attempt = Attempt(run=None, outcome=unevaluable(error.boundary, str(error)))
-            episode = await self._end(ordinal, memory, attempt, started_at)
+            episode = await self._end(ordinal, None, _failed(error), started_at)
+        else:
+            episode = await self._play(ordinal, memory, started_at)
         self._worker_deaths = 0
         await self._settle(episode)
         self._count(episode)
 
-    async def _end(self, ordinal: int, memory: TaskMemory, attempt: Attempt, started_at: float) -> Episode:
-        """Commit the task: memory, plan templates, episode and outcomes, all or nothing."""
-        spec, finished = self._spec, memory.finish(attempt.outcome)
+    async def _play(self, ordinal: int, memory: TaskMemory, started_at: float) -> Episode:
+        attempt = await self._attempt(self._parts.tasks[ordinal], ordinal, memory)
+        try:
+            return await self._end(ordinal, memory, attempt, started_at)
+        except BoundaryError as error:
+            # The memory backend failed while it recorded: the transaction is rolled back, and the backend's view in
+            # this process may be ahead of the file, so it is built again from the file.
+            self._controller = self._parts.make_controller()
+            return await self._end(ordinal, memory, _failed(error), started_at)
+
+    async def _end(self, ordinal: int, memory: TaskMemory | None, attempt: Attempt, started_at: float) -> Episode:
+        """Commit the task: memory, plan templates, episode and outcomes, all or nothing.
+
+        `memory` is None when the backend failed before the task could begin.
+        """
+        spec = self._spec
+        finished = memory.finish(attempt.outcome) if memory else Finished(reward=None, decisions=(), outcomes=())
         task, run = self._parts.tasks[ordinal], attempt.run
 
         def make() -> Episode:
-            written = 0
-            if run is not None:
+            read = written = 0
+            if memory is not None:
+                read = memory.read_tokens
+            if memory is not None and run is not None:
                 trajectory = Trajectory(
                     task=task, first_observation=run.first_observation, steps=run.steps, success=run.success
                 )
                 written = memory.record(trajectory, attempt.outcome)
-            tokens = replace(attempt.outcome.tokens, memory_read=memory.read_tokens, memory_write=written)
+            tokens = replace(attempt.outcome.tokens, memory_read=read, memory_write=written)
             return Episode(
                 run=spec.run,
                 cell=spec.cell,
@@ -165,7 +177,7 @@ class StreamLoop:
                 decisions=finished.decisions,
                 outcome=replace(attempt.outcome, tokens=tokens),
                 reward=finished.reward,
-                memory_size=self._controller.memory_size(),
+                memory_size=self._controller.memory_size() if memory else 0,
                 started_at=started_at,
             )
 
@@ -210,6 +222,10 @@ class StreamLoop:
 
     async def _write(self, call: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._parts.writer, call)
+
+
+def _failed(error: BoundaryError) -> Attempt:
+    return Attempt(run=None, outcome=unevaluable(error.boundary, str(error)))
 
 
 def root_seeds(spec: StreamSpec) -> SeedTree:

@@ -260,7 +260,7 @@ class ScriptedBenchmark:
 
     name = "scripted"
     provenance = Provenance.SELF_MADE
-    goal_types = ("put", "other")
+    goal_types: tuple[str, ...] = ("put", "other")
     vocabulary = frozenset({"mug", "shelf"})
     progress_rules = ProgressRules(
         take=r"take (?P<object>[a-z]+ \d+).*", release=r"move (?P<object>[a-z]+ \d+).*", visit=r"go to (?P<place>.+)"

@@ -71,7 +71,7 @@ def build(run_dir: Path) -> ReportData:
         cells=cells,
         resamples=RESAMPLES,
         level=LEVEL,
-        notes=wording.notes(plan.cells, cells, groups),
+        notes=wording.notes(plan, cells, groups),
     )
 
 
@@ -127,7 +127,7 @@ def _group(row: _Row, rows: Sequence[_Row], num_goal_types: int) -> GroupResult:
         quarters=curve(samples, 4),
         curve=curve(samples, _num_windows(planned.cells)),
         difference=_difference(row, nothing[0]) if nothing and planned.role != NO_MEMORY else None,
-        yardsticks=_yardsticks(row, rows) if planned.role == LEARNED else (),
+        yardsticks=_yardsticks(row, rows) if _has_tasks(row, LEARNED) else (),
         tokens=tokens(samples),
         decisions=decisions(samples, num_goal_types),
         by_goal_type=by_goal_type(samples),
@@ -149,9 +149,18 @@ def _rivals(row: _Row, rows: Sequence[_Row]) -> list[_Row]:
 
 def _best_static(rivals: Sequence[_Row]) -> list[_Row]:
     """Static arms with the highest success rate: all of them when they tie exactly (RP-3)."""
-    static = [(row, np.nanmean(row.matrices.values)) for row in rivals if _has_tasks(row, STATIC_ARM)]
+    static = [(row, np.nanmean(row.matrices.values)) for row in _static(rivals)]
     best = max((rate for _, rate in static), default=None)
     return [row for row, rate in static if rate == best]
+
+
+def _static(rows: Sequence[_Row]) -> list[_Row]:
+    return [row for row in rows if _has_tasks(row, STATIC_ARM)]
+
+
+def _best_word(rows: Sequence[_Row]) -> str:
+    # Where one static arm ran, "best" would claim a comparison that was not made.
+    return "best static arm" if len(_static(rows)) > 1 else "only static arm"
 
 
 def _has_tasks(row: _Row, role: str) -> bool:
@@ -163,7 +172,8 @@ def _yardsticks(row: _Row, rows: Sequence[_Row]) -> tuple[Yardstick, ...]:
     memory = row.planned.first.label("memory")
     same_memory = [other for other in rivals if other.planned.first.label("memory") == memory]
     shape = [other for other in same_memory if other.planned.first.streams == row.planned.first.streams]
-    found = [("best static arm", other) for other in (_best_static(shape) or _best_static(same_memory))[:1]]
+    static = shape if _static(shape) else same_memory
+    found = [(_best_word(static), other) for other in _best_static(static)[:1]]
     found += [("random arm", other) for other in same_memory if _has_tasks(other, RANDOM_ARM)][:1]
     found += [("no memory", other) for other in rivals if _has_tasks(other, NO_MEMORY)][:1]
     return tuple(
@@ -186,7 +196,7 @@ def _marked(groups: Sequence[GroupResult], rows: Sequence[_Row]) -> list[GroupRe
     marks: dict[str, str] = {}
     for block_rows in blocks.values():
         best = _best_static(block_rows)
-        mark = "best static arm" if len(best) == 1 else "best static arm (tie)"
+        mark = _best_word(block_rows) + (" (tie)" if len(best) > 1 else "")
         marks |= {row.planned.first.cell_id: mark for row in best}
     return [replace(result, mark=marks.get(result.cell_ids[0], "")) for result in groups]
 

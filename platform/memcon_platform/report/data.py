@@ -51,7 +51,7 @@ class PairedDifference:
 class Yardstick:
     """What a learned policy is measured against; reported, not arranged."""
 
-    # "best static arm", "random arm" or "no memory".
+    # "best static arm" ("only static arm" where one ran), "random arm" or "no memory".
     kind: str
     label: str
     rate: float | None
@@ -145,7 +145,7 @@ class GroupResult:
     label: str
     # "no memory", "memory's own retrieval", "static arm", "random arm" or "learned".
     role: str
-    # "best static arm" where it holds (ties: all of them), else "".
+    # "best static arm" where it holds (with "(tie)" for all that share the rate), "only static arm", else "".
     mark: str
     seeds: tuple[int, ...]
     num_streams: int

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from memcon.errors import DamagedFileError
 from memcon_platform.trajectory import PlanCell, read_run
 
 __all__ = ["PURPOSES", "SOURCES", "CellSample", "Matrices", "Unit", "load", "matrix", "pair", "quarter_of"]
@@ -75,6 +76,11 @@ def load(run_dir: Path, cells: Sequence[PlanCell]) -> dict[str, CellSample]:
         run_dir, tables=("episodes", "decisions"), columns={"episodes": _EPISODES, "decisions": _DECISIONS}
     )
     episodes, decisions = _by_cell(tables.episodes), _by_cell(tables.decisions)
+    for cell in cells:
+        found = episodes.get(cell.cell_id, {}).get("stream")
+        if found is not None and int(found.max()) >= cell.streams:
+            problem = f"cell {cell.cell_id} has stream {int(found.max())}, the plan promises {cell.streams} streams"
+            raise DamagedFileError(run_dir, problem, "look at it with `memcon data check`")
     none_yet = {name: column[:0] for name, column in _columns(tables.episodes).items()}
     none_decided = {name: column[:0] for name, column in _columns(tables.decisions).items()}
     return {

@@ -42,7 +42,7 @@ def _head(data: ReportData) -> str:
 def _legend(data: ReportData) -> str:
     return (
         f"[..] = {100 * data.level:.0f} % interval, two-way bootstrap over streams and tasks, {data.resamples} "
-        "resamples. Against no memory and difference: percent points over pairs of the same seed, stream and task. "
+        "resamples. Differences: percent points over pairs of the same seed, stream and task. "
         "Tokens: means per task."
     )
 
@@ -71,7 +71,7 @@ def _success_table(benchmark: str, groups: Sequence[GroupResult]) -> Table:
     origin = ", ".join(sorted({group.provenance for group in groups if group.provenance}))
     backbone = ", ".join(dict.fromkeys(group.labels["backbone"] for group in groups))
     title = f"{benchmark}: success % ({origin or 'no'} tasks, backbone {backbone})"
-    table = _table(title, ["memory, policy", "tasks", "success %", "against no memory", "last 1/4"])
+    table = _table(title, ["memory, policy", "tasks", "success %", "vs no memory", "last 1/4"])
     for group in groups:
         tasks = wording.count(group.success.num_tasks)
         if group.found < group.planned:

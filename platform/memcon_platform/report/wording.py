@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from memcon_platform.report.data import CellResult, GroupResult, PairedDifference, Success
 from memcon_platform.report.grouping import LEARNED
-from memcon_platform.trajectory import PlanCell
+from memcon_platform.trajectory import PlanFile
 
 __all__ = ["ARM_ORDER", "arm_place", "count", "difference", "interval", "notes", "percent", "success"]
 
@@ -68,10 +68,15 @@ def difference(value: PairedDifference | None) -> str:
     return f"{100 * value.mean:+.1f} {interval(value.interval.low, value.interval.high, signed=True)}"
 
 
-def notes(plan: Sequence[PlanCell], cells: Sequence[CellResult], groups: Sequence[GroupResult]) -> tuple[str, ...]:
+def notes(plan: PlanFile, cells: Sequence[CellResult], groups: Sequence[GroupResult]) -> tuple[str, ...]:
     """What a reader must know before the numbers."""
-    found = [IMITATOR] if any(cell.name("backbone") == "imitator" for cell in plan) else []
+    found = [IMITATOR] if any(cell.name("backbone") == "imitator" for cell in plan.cells) else []
     found += _unfinished(cells)
+    if plan.continued_with:
+        found.append(
+            "The run was continued under another version, Python or commit than it was begun with (plan.json, "
+            "`continued_with`): its rows may mix both."
+        )
     found += [
         f"{group.benchmark}, {group.label}: {group.success.unevaluable} of {group.found} tasks could not be evaluated "
         "and are outside every rate."
@@ -80,10 +85,11 @@ def notes(plan: Sequence[PlanCell], cells: Sequence[CellResult], groups: Sequenc
     ]
     if any(group.role == LEARNED for group in groups):
         found.append(
-            "Learned policies stand beside the best static arm, the random arm and no memory as they came out: "
-            "reported, not arranged. The best static arm is picked after the fact on these same tasks, which "
-            "flatters it."
+            "Learned policies stand beside the best static arm, the random arm and no memory, as far as these ran: "
+            "reported, not arranged."
         )
+    if any(group.mark.startswith("best") for group in groups):
+        found.append("The best static arm is picked after the fact on these same tasks, which flatters it.")
     found += [_few_units(group) for group in groups if group.num_streams == 1][:1]
     if not all(group.exact for group in groups):
         found.append(

@@ -43,7 +43,6 @@ class Launch:
     # Makes the observer of the plan as it was written; told whether the run goes on from an earlier launch.
     observe: Callable[[RunPlan, bool], Observer]
     console: Console
-    quiet: bool = False
 
 
 async def launch(plan: RunPlan, how: Launch) -> tuple[RunPlan, RunEnd]:
@@ -62,6 +61,7 @@ async def launch(plan: RunPlan, how: Launch) -> tuple[RunPlan, RunEnd]:
         specs, found = stream_specs(plan), statuses(plan)
         left = {name: spec for name, spec in specs.items() if not found[name][0].done(found[name][1])}
         if not left:
+            how.console.print("nothing is left to run: every task of the plan has ended", style="dim")
             return plan, RunEnd(stopped=False, failures={})
         return plan, await _run(plan, how, left=left, found=found)
 
@@ -74,10 +74,9 @@ async def _run(
     found: Mapping[StreamName, tuple[StreamStatus, int]],
 ) -> RunEnd:
     observer = how.observe(plan, any(status.num_ended for status, _ in found.values()))
-    if not how.quiet:
-        how.console.print("starting workers and policy ...", style="dim")
+    how.console.print("starting workers and policy ...", style="dim")
     async with how.open_pool(plan) as pool:
-        progress = Progress(how.console, SystemClock(), _snapshot(plan, left, found), quiet=how.quiet)
+        progress = Progress(how.console, SystemClock(), _snapshot(plan, left, found))
         supervisor = Supervisor(
             list(left),
             num_workers=plan.settings.workers,

@@ -62,12 +62,12 @@ class Snapshot:
 class Progress:
     """Shows a `Snapshot` as it changes."""
 
-    def __init__(self, console: Console, clock: Clock, snapshot: Snapshot, *, quiet: bool = False) -> None:
+    def __init__(self, console: Console, clock: Clock, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self._console, self._clock, self._quiet = console, clock, quiet
+        self._console, self._clock = console, clock
         self._start = self._shown_at = clock.monotonic()
         self._live: Live | None = None
-        if console.is_terminal and not quiet:
+        if console.is_terminal:
             self._live = Live(self._frame(), console=console, auto_refresh=False, transient=True)
             self._live.start()
 
@@ -82,14 +82,13 @@ class Progress:
 
     def note(self, text: str) -> None:
         """Say something worth a line of its own."""
-        if not self._quiet:
-            self._console.print(text, style="yellow", markup=False, highlight=False)
+        self._console.print(text, style="yellow", markup=False, highlight=False)
 
     def show(self, *, now: bool = False) -> None:
         """Show the counts if it is time to."""
         every = _FRAME_EVERY_S if self._live is not None else _LINE_EVERY_S
         moment = self._clock.monotonic()
-        if self._quiet or (not now and moment - self._shown_at < every):
+        if not now and moment - self._shown_at < every:
             return
         self._shown_at = moment
         if self._live is not None:

@@ -53,7 +53,7 @@ class SweepTracking:
 
     def close(self, report: Path) -> TrackingEnd:
         """Send what waits, with the run's report; a resumed run is filled in from Parquet."""
-        end = self._tracker.close([report])
+        end = self._tracker.close([report] if report.exists() else [])
         tracking = self._plan.settings.tracking
         if not self._resumed or not tracking.enabled or end.problem:
             return end

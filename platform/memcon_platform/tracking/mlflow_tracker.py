@@ -120,7 +120,7 @@ class MlflowTracker:
         problem = self._writer.problem or ("" if waited else f"MLflow at {self._uri} does not answer")
         if not dropped and not problem:
             return TrackingEnd()
-        remedy = f"the run itself is complete; add what is missing with `memcon track rebuild {self._run.run}`"
+        remedy = f"the run itself is complete; add what is missing with `memcon track rebuild {self._run.run_dir}`"
         _log.warning("tracking.incomplete", extra={"dropped": dropped, "problem": problem})
         return TrackingEnd(dropped=dropped, problem=problem, remedy=remedy)
 

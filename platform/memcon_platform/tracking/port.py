@@ -96,8 +96,9 @@ class NullTracker:
 
 def infos_of(plan: PlanFile, run_dir: Path) -> tuple[RunInfo, tuple[CellInfo, ...]]:
     """What tracking is told of a run: the same from a live sweep and from `memcon track rebuild`."""
-    tags = {**plan.provenance, "created_at": plan.created_at}
-    run = RunInfo(run=plan.run, run_dir=run_dir, tags={key: value for key, value in tags.items() if value is not None})
+    told = {**plan.provenance, "created_at": plan.created_at}
+    tags = {f"memcon.{key.removeprefix('memcon_')}": value for key, value in told.items() if value is not None}
+    run = RunInfo(run=plan.run, run_dir=run_dir, tags=tags)
     return run, tuple(_cell_info(cell) for cell in plan.cells)
 
 
@@ -111,5 +112,6 @@ def _cell_info(cell: PlanCell) -> CellInfo:
         label=label + (f" / {cell.streams} streams" if cell.streams > 1 else ""),
         streams=cell.streams,
         axes=axes,
-        parameters={**entries, "num_tasks": cell.num_tasks, "settings": cell.settings},
+        # The resolved settings name the plug-ins too; the entries stand in for a plan without settings.
+        parameters={**entries, **cell.settings, "num_tasks": cell.num_tasks},
     )

@@ -56,6 +56,8 @@ class PlanFile:
     run: str
     created_at: str
     provenance: Mapping[str, Any]
+    # Provenances of later launches that differ from the first, such as another version of memcon.
+    continued_with: tuple[Any, ...]
     cells: tuple[PlanCell, ...]
 
 
@@ -84,6 +86,7 @@ def read_plan(run_dir: Path) -> PlanFile:
             run=str(record["run"]),
             created_at=str(record.get("created_at", "")),
             provenance=dict(record.get("provenance") or {}),
+            continued_with=tuple(record.get("continued_with") or ()),
             cells=tuple(_cell(place, cell) for place, cell in enumerate(record["cells"])),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

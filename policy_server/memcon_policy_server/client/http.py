@@ -129,18 +129,19 @@ class HttpPolicyClient:
         clock = asyncio.get_running_loop().time
         deadline = clock() + self._patience_s
         pause_s = FIRST_PAUSE_S
-        while True:
+        while not self._closed.is_set():
             try:
                 async with asyncio.timeout(min(ATTEMPT_TIMEOUT_S, max(deadline - clock(), FIRST_PAUSE_S))):
                     return await attempt()
             except (httpx2.TransportError, TimeoutError, UnavailableError) as error:
-                if self._closed.is_set() or clock() + pause_s >= deadline:
+                if clock() + pause_s >= deadline:
                     raise UnavailableError(
                         f"the policy server did not answer within {self._patience_s:g} s "
                         f"(last: {type(error).__name__}: {error}); see its log and run the same command again"
                     ) from error
             await self._pause(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        raise UnavailableError("the policy client is closed; make a new one")
 
     async def _pause(self, seconds: float) -> None:
         """Wait `seconds`, less if the client is closed."""

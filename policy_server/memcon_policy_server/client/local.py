@@ -65,9 +65,11 @@ class LocalPolicyClient:
     async def close(self) -> None:
         """Export the served tables and free the journals; may be called twice."""
         for owner in self._owners:
-            if owner.fault is None:
-                await owner.export()
-            await owner.close()
+            try:
+                if owner.fault is None:
+                    await owner.export()
+            finally:
+                await owner.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,141 @@
+"""The terminal and the HTML form."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from memcon.errors import StorageError
+from memcon_platform.report import ReportData, build, drawing, html, terminal
+from support.episodes import FakeCell, demo_cells, write_plan, write_run, write_stream
+
+VOID = {"meta", "line", "rect", "circle", "polyline", "br"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
+    return build(write_run(tmp_path_factory.mktemp("runs") / "demo", demo_cells(16, (0, 1))))
+
+
+def _printed(data: ReportData, width: int) -> str:
+    out = StringIO()
+    Console(file=out, width=width, no_color=True).print(terminal.render(data))
+    return out.getvalue()
+
+
+class _Tags(HTMLParser):
+    """Fails on tags that do not nest; keeps attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_the_terminal_form_fits_its_width_and_cuts_no_number(data: ReportData, width: int) -> None:
+    text = _printed(data, width)
+
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert "…" not in text
+    assert "= learned" in text.replace("\n", " ")
+
+
+def test_the_terminal_form_names_what_a_reader_must_know(data: ReportData) -> None:
+    text = " ".join(_printed(data, 100).split())
+
+    assert "Run demo: 19 of 19 cells done" in text
+    assert "self-made tasks, backbone imitator" in text
+    assert "is not a language model" in text
+    assert "reported, not arranged" in text
+    assert "two-way bootstrap over streams and tasks, 2000 resamples" in text
+
+
+def test_the_html_form_nests_and_needs_nothing_from_outside(data: ReportData) -> None:
+    text = html.render(data)
+    tags = _Tags()
+    tags.feed(text)
+
+    assert tags.open == []
+    names = {tag for tag, _ in tags.seen}
+    assert not names & {"script", "link", "iframe", "img"}
+    assert not [value for _, attributes in tags.seen for value in attributes.values() if value and "//" in value]
+    assert "@import" not in text
+    assert "url(" not in text
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_tables_and_drawings_can_be_read_without_seeing_them(data: ReportData) -> None:
+    text = html.render(data)
+    tags = _Tags()
+    tags.feed(text)
+
+    tables = [tag for tag, _ in tags.seen if tag == "table"]
+    captions = [tag for tag, _ in tags.seen if tag == "caption"]
+    assert len(tables) == len(captions)
+    assert all(attributes.get("scope") in {"col", "row"} for tag, attributes in tags.seen if tag == "th")
+    drawings = [attributes for tag, attributes in tags.seen if tag == "svg"]
+    assert all(found.get("aria-label") or found.get("aria-hidden") for found in drawings)
+
+
+def test_names_from_configs_cannot_inject_markup(tmp_path: Path) -> None:
+    evil = FakeCell(num_tasks=4, policy="<script>alert(1)</script>")
+    text = html.render(build(write_run(tmp_path / "run", [evil])))
+
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_equal_data_give_equal_html(data: ReportData) -> None:
+    assert html.render(data) == html.render(data)
+    assert not re.search(r"\bnan\b|\binf\b", html.render(data))
+
+
+def test_an_unfinished_run_is_drawn(tmp_path: Path) -> None:
+    cells = demo_cells(8, (0,))
+    write_plan(tmp_path, cells)
+    write_stream(tmp_path, cells[0], count=1)
+
+    data = build(tmp_path)
+
+    assert "The run is not finished" in html.render(data)
+    assert "The run is not finished" in _printed(data, 100).replace("\n", " ")
+
+
+def test_the_file_is_replaced_whole(data: ReportData, tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "report.html"
+
+    assert html.write(data, path) == path
+    html.write(data, path)
+
+    assert [item.name for item in path.parent.iterdir()] == ["report.html"]
+
+
+def test_a_place_that_cannot_be_written_is_a_storage_error(data: ReportData, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(StorageError, match="cannot write the report"):
+        html.write(data, tmp_path / "file" / "report.html")
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 0), (0, 1e-9), (-3.2, 41), (0, 100), (-100, -1), (0, 123456)])
+def test_axes_have_few_round_ticks_that_span_the_values(low: float, high: float) -> None:
+    ticks = drawing._ticks(min(low, 0), max(high, 0))
+
+    assert ticks[0] <= low + 1e-9
+    assert ticks[-1] >= high - 1e-9
+    assert 2 <= len(ticks) <= 8
