@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from memcon.errors import UnavailableError
+from memcon_platform.config import RunRecord, read_record
 from memcon_platform.tracking import MlflowTracker, infos_of, rebuild
 from memcon_platform.tracking.mlflow_store import MlflowStore
-from memcon_platform.trajectory import PlanFile, read_plan
 from support.episodes import FakeCell, write_plan, write_run, write_stream
 
 # MLflow and its libraries warn at import.
@@ -57,9 +57,9 @@ def _history(root: Path, run_id: str, name: str) -> dict[int, float]:
     return {metric.step: metric.value for metric in history}
 
 
-def _track(run_dir: Path, plan: PlanFile, ordinals: range) -> None:
+def _track(run_dir: Path, record: RunRecord, ordinals: range) -> None:
     tracking = MlflowTracker(_uri(run_dir.parent))
-    run, cells = infos_of(plan, run_dir)
+    run, cells = infos_of(record, run_dir)
     tracking.start(run)
     for cell in cells:
         tracking.cell_started(cell)
@@ -72,14 +72,14 @@ def _track(run_dir: Path, plan: PlanFile, ordinals: range) -> None:
 def test_resuming_makes_no_double_and_never_logs_a_parameter_again(root: Path) -> None:
     run_dir = root / "resumed"
     write_plan(run_dir, [ONE])
-    plan = read_plan(run_dir)
+    record = read_record(run_dir)
 
-    _track(run_dir, plan, range(3))
+    _track(run_dir, record, range(3))
     # A setting that is told differently at the second start would fail in MLflow if it were logged again.
-    changed = [{**ONE.plan(0), "settings": {"control": {"plan_form": "bare"}}}]
-    plan_text = (run_dir / "plan.json").read_text()
-    (run_dir / "plan.json").write_text(json.dumps({**json.loads(plan_text), "cells": changed}))
-    _track(run_dir, read_plan(run_dir), range(3, 6))
+    changed = json.loads((run_dir / "plan.json").read_text())
+    changed["cells"][0]["settings"]["control"]["plan_form"] = "bare"
+    (run_dir / "plan.json").write_text(json.dumps(changed))
+    _track(run_dir, read_record(run_dir), range(3, 6))
 
     runs = _runs(root, "resumed")
     assert set(runs) == {"run", ONE.cell_id}
@@ -95,7 +95,7 @@ def test_resuming_makes_no_double_and_never_logs_a_parameter_again(root: Path) -
 
 def test_a_rebuild_adds_what_is_missing_and_a_second_one_adds_nothing(root: Path) -> None:
     run_dir = write_run(root / "rebuilt", [ONE, TWO])
-    _track(run_dir, read_plan(run_dir), range(2))
+    _track(run_dir, read_record(run_dir), range(2))
 
     first, second = rebuild(run_dir), rebuild(run_dir)
 
@@ -127,7 +127,7 @@ def test_an_unfinished_run_is_rebuilt_without_final_numbers(root: Path) -> None:
 def test_simultaneous_first_starts_share_one_schema_experiment_and_parent(tmp_path: Path) -> None:
     run_dir = tmp_path / "raced"
     write_plan(run_dir, [ONE])
-    run, cells = infos_of(read_plan(run_dir), run_dir)
+    run, cells = infos_of(read_record(run_dir), run_dir)
 
     with ThreadPoolExecutor(3) as pool:
         starts = [pool.submit(MlflowStore, _uri(tmp_path), "memcon", run) for _ in range(3)]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memcon import ids
+from memcon import codec, ids
+from memcon.control.settings import ControlSettings
+from memcon.learning.credit import RewardSettings
 from memcon.seeds import SeedTree
 from memcon.types import (
     Decision,
@@ -23,6 +24,8 @@ from memcon.types import (
     TokenUsage,
     Trigger,
 )
+from memcon_platform import config
+from memcon_platform.config import Cell, Entry, RunPlan, RunSettings
 from memcon_platform.trajectory import BLOCK_TASKS, ParquetSink
 
 GOAL_TYPES = ("put", "clean", "heat", "cool")
@@ -67,25 +70,43 @@ class FakeCell:
         arm = self.policy_parameters.get("action_id")
         return f"{self.policy}:{arm}" if arm else self.policy
 
-    def plan(self, place: int) -> dict[str, Any]:
-        def entry(name: str) -> dict[str, Any]:
-            return {"name": name, "parameters": {}, "label": name}
+    def planned(self, place: int) -> Cell:
+        """The cell as plan.json has it, at `place`."""
 
-        policy = {"name": self.policy, "parameters": dict(self.policy_parameters), "label": self.policy_label}
-        return {
-            "cell_id": self.cell_id,
-            "place": place,
-            "benchmark": entry(self.benchmark),
-            "framework": entry("lobster"),
-            "backbone": entry(self.backbone),
-            "memory": entry(self.memory),
-            "policy": policy,
+        def entry(name: str) -> Entry:
+            return Entry(name=name, label=name)
+
+        control, reward = ControlSettings(), RewardSettings()
+        settings = {
+            **{axis: {"name": name} for axis, name in self._names().items()},
+            "policy": {"name": self.policy, **self.policy_parameters},
             "seed": self.seed,
-            "streams": self.streams,
-            "split": "replicate",
-            "table_scope": self.table_scope,
-            "num_tasks": self.num_tasks,
-            "settings": {"seed": self.seed, "control": {"plan_form": "numbered"}},
+            "control": codec.encode(control),
+            "reward": codec.encode(reward),
+        }
+        return Cell(
+            cell_id=self.cell_id,
+            place=place,
+            **{axis: entry(name) for axis, name in self._names().items()},
+            policy=Entry(name=self.policy, parameters=self.policy_parameters, label=self.policy_label),
+            seed=self.seed,
+            control=control,
+            reward=reward,
+            streams=self.streams,
+            split="replicate",
+            table_scope=self.table_scope,
+            limit=None,
+            stream_tasks=(self.num_tasks,) * self.streams,
+            settings=settings,
+        )
+
+    def _names(self) -> dict[str, str]:
+        return {
+            "benchmark": self.benchmark,
+            "framework": "lobster",
+            "backbone": self.backbone,
+            "memory": self.memory,
+            "embedder": "hashing",
         }
 
 
@@ -236,15 +257,15 @@ def stream_episodes(cell: FakeCell, stream: int = 0, *, count: int | None = None
 
 
 def write_plan(run_dir: Path, cells: Sequence[FakeCell]) -> None:
-    run_dir.mkdir(parents=True, exist_ok=True)
-    plan = {
-        "schema_version": 1,
-        "run": run_dir.name,
-        "created_at": "2026-01-02T03:04:05Z",
-        "provenance": {"memcon_version": "0.1.0", "python": "3.11.7", "platform": "Linux", "git": "abc1234"},
-        "cells": [cell.plan(place) for place, cell in enumerate(cells)],
-    }
-    (run_dir / "plan.json").write_text(json.dumps(plan))
+    """plan.json and config.yaml of a run of `cells`, first launched at 2026-01-02 03:04:05 UTC."""
+    plan = RunPlan(
+        run=run_dir.name,
+        root=run_dir.parent,
+        cells=tuple(cell.planned(place) for place, cell in enumerate(cells)),
+        settings=RunSettings(workers=1),
+        resolved={"run": run_dir.name},
+    )
+    config.write_plan(run_dir, plan, wall_time_s=1_767_323_045.0)
 
 
 def write_stream(run_dir: Path, cell: FakeCell, stream: int = 0, *, count: int | None = None, **volatile: Any) -> None:

@@ -83,14 +83,16 @@ async def attempt(benchmark: Benchmark, task: Task, context: MemoryContext, *, s
         environment.close()
 
 
+async def own_attempt(benchmark: Benchmark, task: Task, *, seed: int) -> Trajectory:
+    """One attempt without memory, as a store keeps it."""
+    run = await attempt(benchmark, task, MemoryContext(), seed=seed)
+    return Trajectory(task=task, first_observation=run.first_observation, steps=run.steps, success=run.success)
+
+
 async def own_successes(benchmark: Benchmark, tasks: Sequence[Task], *, seed: int) -> Sequence[Trajectory]:
     """The attempts at `tasks` that succeed without memory: what a store holds early in a stream."""
-    runs = [(task, await attempt(benchmark, task, MemoryContext(), seed=seed)) for task in tasks]
-    return [
-        Trajectory(task=task, first_observation=run.first_observation, steps=run.steps, success=True)
-        for task, run in runs
-        if run.success
-    ]
+    every = [await own_attempt(benchmark, task, seed=seed) for task in tasks]
+    return [one for one in every if one.success]
 
 
 async def success_rate(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from memcon.errors import DamagedFileError, MemconError, NotFoundError, SchemaVersionError, StorageError
-from memcon_platform.config import RunPlan, has_plan, load, plan_file, provenance, read_plan, write_plan
+from memcon_platform.config import RunPlan, has_plan, load, plan_file, provenance, read_plan, read_record, write_plan
 from support.config_plugins import GRID, toy_plugins
 
 
@@ -88,6 +90,41 @@ def test_a_continued_run_keeps_its_beginning_and_shows_a_change_of_version(
     ]
 
 
+def test_the_record_reads_back_with_the_launches_that_differ(plan: RunPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_plan(plan.run_dir, plan, wall_time_s=0.0)
+    first = provenance()
+    monkeypatch.setattr(plan_file, "provenance", lambda: {"memcon_version": "9.9.9"})
+    write_plan(plan.run_dir, plan, wall_time_s=120.0)
+
+    record = read_record(plan.run_dir)
+
+    assert (record.plan, record.created_at, record.provenance) == (plan, "1970-01-01T00:00:00+00:00", first)
+    assert [(item.at, item.provenance) for item in record.continued_with] == [
+        ("1970-01-01T00:02:00+00:00", {"memcon_version": "9.9.9"})
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("created_at", 3), ("provenance", []), ("continued_with", [{"at": "later"}]), ("run", None)]
+)
+def test_a_record_of_another_form_is_refused(plan: RunPlan, key: str, value: object) -> None:
+    write_plan(plan.run_dir, plan, wall_time_s=0.0)
+    path = plan.run_dir / "plan.json"
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), key: value}), encoding="utf-8")
+
+    with pytest.raises(DamagedFileError, match=rf"plan\.json is damaged: {key}"):
+        read_record(plan.run_dir)
+
+
+def test_a_plan_is_read_without_omegaconf() -> None:
+    # It takes 50 ms to import, and those who only read a plan, such as `memcon report`, have no use for it.
+    code = "import sys, memcon_platform.report, memcon_platform.trajectory; print('omegaconf' in sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "False"
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "{}", '{"schema_version": 1}', '{"schema_version": 1, "run": "x", "cells": [3]}', "\x00\x01"],
@@ -132,7 +169,11 @@ def test_a_plan_of_a_later_schema_is_refused(plan: RunPlan) -> None:
 def test_an_unknown_run_names_the_runs_beside(plan: RunPlan) -> None:
     write_plan(plan.run_dir, plan, wall_time_s=0.0)
 
-    with pytest.raises(NotFoundError, match=r"runs in .*: trial"):
+    with pytest.raises(NotFoundError, match=r"no run folder .*trail; runs in .*: trial; check the name"):
+        read_plan(plan.root / "trail")
+
+    (plan.root / "trail").mkdir()
+    with pytest.raises(NotFoundError, match=r"trail holds no plan\.json.*runs in .*: trial"):
         read_plan(plan.root / "trail")
 
 

@@ -1,0 +1,91 @@
+"""Real processes die by kill -9 in the middle of a real sweep; the same command again ends as if none had."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pytest
+
+from memcon_platform.trajectory import read_run
+from support.sweeps import Sweep, memcon, record
+
+WORKER, SHARD = "_WorkerActor", "ServeReplica"
+
+
+def _kill_all_in_turn(sweep: Sweep) -> None:
+    """Launch, then kill a worker, the shard and the driver, each after some progress."""
+    sweep.launch("workers=2")
+    at = sweep.wait_for_tasks(10)
+    sweep.children(WORKER)[0].kill()
+    at = sweep.wait_for_tasks(at + 15)
+    for shard in sweep.children(SHARD):
+        shard.kill()
+    sweep.wait_for_tasks(at + 30)
+    sweep.kill()
+
+
+@pytest.mark.ray
+@pytest.mark.fault
+@pytest.mark.timeout(300)
+def test_exact_cells_end_equal_to_an_uninterrupted_run(tmp_path: Path) -> None:
+    settings = ("axes.policy=[ucb,fixed:plan_inject]", "axes.seed=[0,1]", "limit=80")
+    whole = Sweep(tmp_path, "whole", *settings)
+    whole.finish("--local")
+    shaken = Sweep(tmp_path, "shaken", *settings)
+    _kill_all_in_turn(shaken)
+    assert shaken.done() < 320, "the driver was killed too late to prove anything"
+    # Other numbers of workers and of streams in one worker change nothing either.
+    shaken.finish("workers=1", "streams_per_worker=3")
+    assert memcon("data", "compare", whole.run_dir, shaken.run_dir).stdout == "equal\n"
+    assert record("data", "check", shaken.run_dir)["found"] == 320
+    assert record("replay", "verify", shaken.run_dir)["ok"]
+
+
+@pytest.mark.ray
+@pytest.mark.fault
+@pytest.mark.timeout(300)
+def test_streams_that_share_a_table_lose_and_double_nothing(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, "shared", "streams=8", "limit=60", "policy_server.shards=2")
+    _kill_all_in_turn(sweep)
+    assert sweep.done() < 480, "the driver was killed too late to prove anything"
+    sweep.finish("workers=2")
+    checked = record("data", "check", sweep.run_dir)
+    assert (checked["found"], checked["ok"]) == (480, True)
+    assert record("replay", "verify", sweep.run_dir)["ok"]
+    credited = _journaled(sweep.run_dir, "credited")
+    decided = set(read_run(sweep.run_dir).decisions["decision_id"].to_pylist())
+    assert set(credited) == decided
+    assert set(credited.values()) == {1}
+
+
+def _journaled(run_dir: Path, kind: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for journal in sorted((run_dir / "policy").glob("shard-*.sqlite")):
+        connection = sqlite3.connect(f"file:{journal}?mode=ro", uri=True)
+        found.update(row[0] for row in connection.execute("SELECT decision_id FROM events WHERE kind = ?", (kind,)))
+        connection.close()
+    return found
+
+
+@pytest.mark.fault
+@pytest.mark.timeout(120)
+def test_ctrl_c_stops_at_a_task_boundary_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, "stopped", "axes.seed=[0,1]")
+    process = sweep.launch("--local")
+    sweep.wait_for_tasks(10)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    log = sweep.log.read_text()
+    assert "the same command again goes on" in log
+    assert "Traceback" not in log
+    before = sweep.done()
+    assert 10 <= before < 268
+    sweep.finish("--local")
+    episodes = read_run(sweep.run_dir).episodes
+    assert episodes.num_rows == 268
+    # What had ended was not run again: its claim is still the first.
+    assert pc.sum(pc.equal(episodes["epoch"], 1)).as_py() >= before - 2

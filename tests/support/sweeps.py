@@ -1,0 +1,94 @@
+"""Real sweeps in processes of their own, to be killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from support.waiting import wait_until
+
+FRAMEWORK = "{name: lobster, history_window: all, few_shot: 0, list_actions: true, loop_stop: false}"
+CONFIG = f"""
+axes:
+  benchmark: [household]
+  framework: [{FRAMEWORK}]
+  backbone: [imitator]
+  memory: [metagpt]
+  policy: [ucb]
+  seed: [0]
+embedder: hashing
+tracking: {{enabled: false}}
+"""
+
+
+def memcon(*arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run the command `memcon` to its end."""
+    command = [str(Path(sys.executable).with_name("memcon")), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert not check or done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
+    return done
+
+
+def record(*arguments: str | Path) -> Any:
+    """What `memcon … --json` prints."""
+    return json.loads(memcon(*arguments, "--json").stdout)
+
+
+class Sweep:
+    """One run: the same command, launched as often as it takes."""
+
+    def __init__(self, folder: Path, name: str, *settings: str) -> None:
+        self.run_dir = folder / "runs" / name
+        config = folder / "config.yaml"
+        config.write_text(CONFIG)
+        self.arguments = ["sweep", str(config), f"run={name}", f"root={folder / 'runs'}", *settings]
+        self.log = folder / f"{name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def launch(self, *more: str) -> subprocess.Popen[bytes]:
+        """Start the command and leave it running."""
+        command = [str(Path(sys.executable).with_name("memcon")), *self.arguments, *more]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        return self.process
+
+    def finish(self, *more: str) -> None:
+        """Run the command to its end."""
+        code = self.launch(*more).wait()
+        assert code == 0, self.log.read_text()
+
+    def done(self) -> int:
+        """Ended tasks, from the command `memcon status`."""
+        if not (self.run_dir / "plan.json").exists():
+            return 0
+        return int(record("status", self.run_dir)["done"])
+
+    def wait_for_tasks(self, count: int, *, within_s: float = 90) -> int:
+        """Wait until `count` tasks have ended."""
+        return wait_until(
+            lambda: self.done() if self.done() >= count else None, within_s=within_s, what=f"{count} tasks"
+        )
+
+    def children(self, name: str) -> Sequence[psutil.Process]:
+        """Processes below the command whose command line holds `name`."""
+        assert self.process is not None
+        found = []
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            try:
+                if name in " ".join(child.cmdline()):
+                    found.append(child)
+            except psutil.Error:
+                continue
+        return found
+
+    def kill(self) -> None:
+        """kill -9 of the command itself."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
