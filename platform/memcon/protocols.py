@@ -7,9 +7,10 @@ through a thread when they say `blocking`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
+from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
 from memcon.types import (
     Episode,
     Insight,
@@ -34,19 +35,14 @@ __all__ = [
     "ChatModel",
     "Clock",
     "Completion",
-    "DecideReply",
-    "DecideRequest",
     "Durability",
     "Embedder",
     "Environment",
     "EpisodeSink",
-    "LearningSettings",
     "MemoryBackend",
     "MemoryReader",
     "Message",
     "Observation",
-    "OutcomeReply",
-    "OutcomeRequest",
     "PolicyClient",
     "Retrieval",
     "StepResult",
@@ -287,86 +283,6 @@ class MemoryBackend(Protocol):
 
 
 # --- policy ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearningSettings:
-    """All that decides what a table does with its events; journaled once a table, as JSON."""
-
-    # Learning rule and its own parameters: {"name": "ucb", "c": 1.4}, {"name": "fixed", "action_id": ...}, ...
-    rule: str
-    rule_parameters: Mapping[str, float | str] = field(default_factory=dict)
-    # Arm ids in arm order, their priors (Table 6; all 0 when warm_start is off), and the set's fingerprint (MC-13).
-    action_ids: tuple[str, ...]
-    priors: tuple[float, ...]
-    action_set: str
-    fingerprint: str
-    # "ema" (Eq. 7) or "mean" (Eq. 16), MC-32.
-    estimator: str = "ema"
-    alpha: float = 0.15
-    gamma: float = 0.9
-    # Name and version of the state key, such as "paper/1".
-    key_schema: str = "paper/1"
-    schema_version: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecideRequest:
-    """One decision to take (architecture: "decide is one atomic step")."""
-
-    table: str
-    decision_id: str
-    episode_id: str
-    position: int
-    # Pooling chain of key texts, finest first; one long under the paper's rule. The last is the shard key.
-    keys: tuple[str, ...]
-    # 64-bit hash of the decision's place: every draw of the policy comes from it.
-    draw: int
-    # Arm ids that may be chosen, in arm order; None = all.
-    allowed: tuple[str, ...] | None = None
-    # Ask for the per-arm values.
-    explain: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecideReply:
-    """What the owner chose."""
-
-    decision_id: str
-    # Signed; carries policy, key, arm and position. Never stored in Parquet or MLflow.
-    token: str
-    action_id: str
-    propensity: float
-    tie_set: tuple[str, ...]
-    forced: bool
-    # Events of this table's shard so far, the shard's index, and the owner's receive number.
-    table_version: int
-    shard: int
-    received: int
-    per_arm: Mapping[str, Mapping[str, float]] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutcomeRequest:
-    """What an episode ended with, told for one of its decisions."""
-
-    decision_id: str
-    token: str
-    # Eq. 5, before discounting.
-    reward: float
-    position: int
-    num_decisions: int
-    cost: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutcomeReply:
-    """How the owner took an outcome: "credited", "duplicate", "late", "recovered" or "not_applied"."""
-
-    decision_id: str
-    status: str
-    # The discounted return that was credited.
-    credit: float
 
 
 class PolicyClient(Protocol):

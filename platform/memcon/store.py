@@ -20,16 +20,18 @@ from typing import IO, TypeVar
 
 from memcon import codec
 from memcon.errors import ConfigError, DamagedFileError, InvariantError, LockedError, SchemaVersionError, StorageError
-from memcon.protocols import OutcomeRequest
+from memcon.policy_types import OutcomeRequest
 from memcon.types import Episode
 
-__all__ = ["OpenTask", "StreamStore"]
+__all__ = ["DAMAGE_REMEDY", "OpenTask", "StreamStore"]
 
 T = TypeVar("T")
 
 SCHEMA_VERSION = 1
 # "memc": tells a stream file from any other SQLite file.
 APPLICATION_ID = 0x6D656D63
+# A stream cannot begin anew inside its run: its decision ids stand in the journal already.
+DAMAGE_REMEDY = "restore it from a copy, or start a new run under another name; nothing was written over it"
 
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -192,7 +194,7 @@ class StreamStore:
         try:
             return codec.decode_json(kind, text)
         except codec.CodecError as error:
-            raise DamagedFileError(self.path, str(error), _REMEDY) from error
+            raise DamagedFileError(self.path, str(error), DAMAGE_REMEDY) from error
 
     @contextmanager
     def _commit(self, *, held: bool = False) -> Iterator[None]:
@@ -229,10 +231,7 @@ class StreamStore:
         except sqlite3.IntegrityError as error:
             raise InvariantError(f"{self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
-            raise DamagedFileError(self.path, str(error), _REMEDY) from error
-
-
-_REMEDY = "restore it from a copy, or move it away to start this stream anew; nothing was written over it"
+            raise DamagedFileError(self.path, str(error), DAMAGE_REMEDY) from error
 
 
 def _lock(path: Path) -> IO[str]:
@@ -259,7 +258,7 @@ def _open(path: Path, identity: str) -> sqlite3.Connection:
             _create(path, identity)
         elif path.stat().st_size == 0:
             # A new file gets its name when it is complete, so an empty one has lost what it held.
-            raise DamagedFileError(path, "it is empty", _REMEDY)
+            raise DamagedFileError(path, "it is empty", DAMAGE_REMEDY)
         # One stream is driven by one task of the event loop, but commits run in the process's writer thread.
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.OperationalError) as error:
@@ -273,7 +272,7 @@ def _open(path: Path, identity: str) -> sqlite3.Connection:
         if isinstance(error, sqlite3.OperationalError):
             raise StorageError(f"cannot open {path}: {error}; check permissions and space") from error
         if isinstance(error, sqlite3.DatabaseError):
-            raise DamagedFileError(path, str(error), _REMEDY) from error
+            raise DamagedFileError(path, str(error), DAMAGE_REMEDY) from error
         raise
     return connection
 
@@ -310,13 +309,13 @@ def _sync_folder(folder: Path) -> None:
 
 def _check(connection: sqlite3.Connection, path: Path, identity: str) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise DamagedFileError(path, "it is no memcon stream file", _REMEDY)
+        raise DamagedFileError(path, "it is no memcon stream file", DAMAGE_REMEDY)
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != SCHEMA_VERSION:
         raise SchemaVersionError(path, version, SCHEMA_VERSION)
     problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if problem != "ok":
-        raise DamagedFileError(path, " ".join(str(problem).split()), _REMEDY)
+        raise DamagedFileError(path, " ".join(str(problem).split()), DAMAGE_REMEDY)
     found = connection.execute("SELECT value FROM meta WHERE key = 'identity'").fetchone()
     if found is None or found[0] != identity:
         raise ConfigError(f"{path} belongs to another stream ({json.dumps(found and found[0])}, not {identity!r})")

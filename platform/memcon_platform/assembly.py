@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memcon import registry
-from memcon.protocols import LearningSettings
+from memcon.policy_types import LearningSettings
 from memcon_platform.config.plan import Cell, Entry, RunPlan
 from memcon_platform.sweep.status import stream_path
 from memcon_platform.sweep.supervisor import StreamName

@@ -35,7 +35,7 @@ SCHEMA_VERSION = 1
 BUSY_TIMEOUT_S = 5.0
 CLAIM_ATTEMPTS = 6
 
-_REMEDY = "restore it from a copy, or move the run's policy folder away; nothing was written over it"
+_REMEDY = "restore it from a copy, or start a new run under another name; nothing was written over it"
 
 _schema = sa.MetaData()
 _meta = sa.Table(

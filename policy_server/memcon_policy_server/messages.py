@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from memcon import protocols
+from memcon import policy_types
 from memcon_policy_server.wire import RejectedError
 
 __all__ = ["CancelEpisode", "Decide", "OpenTable", "Outcomes", "decode"]
@@ -40,9 +40,9 @@ class OpenTable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     table: str
     settings: _Settings
 
-    def learning_settings(self) -> protocols.LearningSettings:
+    def learning_settings(self) -> policy_types.LearningSettings:
         """The settings as the shard takes them."""
-        return protocols.LearningSettings(**msgspec.structs.asdict(self.settings))
+        return policy_types.LearningSettings(**msgspec.structs.asdict(self.settings))
 
 
 class Decide(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -57,9 +57,9 @@ class Decide(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     allowed: tuple[str, ...] | None = None
     explain: bool = False
 
-    def request(self) -> protocols.DecideRequest:
+    def request(self) -> policy_types.DecideRequest:
         """The request as the shard takes it."""
-        return protocols.DecideRequest(**msgspec.structs.asdict(self))
+        return policy_types.DecideRequest(**msgspec.structs.asdict(self))
 
 
 class _Outcome(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -76,9 +76,9 @@ class Outcomes(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     outcomes: tuple[_Outcome, ...]
 
-    def requests(self) -> list[protocols.OutcomeRequest]:
+    def requests(self) -> list[policy_types.OutcomeRequest]:
         """The requests as the shard takes them."""
-        return [protocols.OutcomeRequest(**msgspec.structs.asdict(item)) for item in self.outcomes]
+        return [policy_types.OutcomeRequest(**msgspec.structs.asdict(item)) for item in self.outcomes]
 
 
 class CancelEpisode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from memcon import codec
 from memcon.errors import InvariantError, MemconError, StorageError
 from memcon.learning.shard import Handled, PolicyShard
-from memcon.protocols import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
+from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
 from memcon_policy_server.fold import entry_of, fold
 from memcon_policy_server.journal import Entry, SqliteJournal
 from memcon_policy_server.secret import load_secret

@@ -8,7 +8,7 @@ from pathlib import Path
 from memcon import ids
 from memcon.errors import ConfigError, NotFoundError
 from memcon.learning import decision_token
-from memcon.protocols import OutcomeRequest
+from memcon.policy_types import OutcomeRequest
 
 __all__ = ["by_shard", "export_path", "journal_path", "secret_path", "shard_of_keys"]
 

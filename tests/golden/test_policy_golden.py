@@ -15,7 +15,7 @@ from memcon.learning.decision_token import Claims, sign
 from memcon.learning.events import Event, decode_event, encode_event
 from memcon.learning.exploration import UcbConfig
 from memcon.learning.shard import PolicyShard
-from memcon.protocols import DecideRequest
+from memcon.policy_types import DecideRequest
 from memcon.testing.policy import outcome_request
 
 SECRET = b"a secret of the tests"

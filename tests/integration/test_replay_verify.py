@@ -14,7 +14,7 @@ import pytest
 from memcon import ids
 from memcon.errors import NotFoundError
 from memcon.learning.exploration import UcbConfig
-from memcon.protocols import DecideRequest
+from memcon.policy_types import DecideRequest
 from memcon.testing.policy import outcome_request
 from memcon.types import Decision
 from memcon_platform.replay import verify

@@ -19,7 +19,7 @@ from memcon.learning.events import (
     decode_event,
     encode_event,
 )
-from memcon.protocols import LearningSettings
+from memcon.policy_types import LearningSettings
 from memcon.types import StateFeatures
 
 # Lone surrogates included: they come from file names and from models.

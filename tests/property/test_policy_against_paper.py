@@ -6,7 +6,7 @@ import pytest
 
 from memcon.learning.exploration import UcbConfig
 from memcon.learning.shard import PolicyShard
-from memcon.protocols import DecideRequest
+from memcon.policy_types import DecideRequest
 from memcon.seeds import Generator, SeedTree
 from memcon.testing.policy import outcome_request
 from support.policy_reference import ARM_PRIORS, PaperPolicy

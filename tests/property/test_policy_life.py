@@ -15,7 +15,7 @@ from memcon.errors import ConflictError, NotFoundError
 from memcon.learning.events import Created, EpisodeClosed, Event, decode_event, encode_event
 from memcon.learning.exploration import UcbConfig, UniformConfig
 from memcon.learning.shard import Handled, PolicyShard
-from memcon.protocols import DecideReply, DecideRequest, LearningSettings, OutcomeRequest
+from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeRequest
 from memcon.seeds import Generator, SeedTree
 
 SECRET = b"a secret of the tests"

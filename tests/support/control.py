@@ -6,16 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memcon.learning import actions
-from memcon.protocols import (
-    DecideReply,
-    DecideRequest,
-    Durability,
-    Environment,
-    LearningSettings,
-    OutcomeReply,
-    OutcomeRequest,
-    Retrieval,
-)
+from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
+from memcon.protocols import Durability, Environment, Retrieval
 from memcon.store import StreamStore
 from memcon.types import (
     Insight,

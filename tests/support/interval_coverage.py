@@ -1,7 +1,7 @@
 """How often the report's interval covers the truth, and how wide it is, beside other ways to resample.
 
 Run `python tests/support/interval_coverage.py [EXPERIMENTS]`. An experiment is a table of paired differences of success
-(-1, 0, 1) of streams x tasks: mean 0.05, plus an effect of the stream, plus an effect of the task, plus the noise of the
+(-1, 0, 1) of streams x tasks: mean 0.05, plus an effect of the stream, plus an effect of the task, plus noise of the
 outcomes themselves. The truth is the mean over the populations of streams and tasks.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memcon.learning.exploration import UcbConfig
 from memcon.learning.shard import PolicyShard
-from memcon.protocols import DecideReply, LearningSettings
+from memcon.policy_types import DecideReply, LearningSettings
 from memcon.testing.policy import decide_request
 
 SECRET = b"a secret of the tests"

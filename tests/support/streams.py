@@ -14,7 +14,8 @@ from memcon import registry
 from memcon.clock import SystemClock
 from memcon.control.controller import ControllerParts, ControlSettings, MemoryController, StreamPlace
 from memcon.learning.credit import RewardSettings
-from memcon.protocols import Benchmark, LearningSettings
+from memcon.policy_types import LearningSettings
+from memcon.protocols import Benchmark
 from memcon.store import StreamStore
 from memcon.testing.policy import FakePolicyClient
 from memcon.types import Episode

@@ -138,9 +138,10 @@ def test_repeats_count_only_at_the_same_observation() -> None:
         ("take pen 1 from bed 1", -0.6),
         ("put mug 1 in/on desk 1", -0.8),
         ("put pen 1 in/on desk 1", -0.6),
-        # In view, and not in view; going somewhere has not been tried yet.
+        # In view, and not in view; going somewhere has not been tried yet. Looking around is always at hand.
         ("go to desk 1", 2.1),
         ("go to bed 1", 0.6),
+        ("look", 2.1),
     ],
 )
 def test_exploration_term(action: str, expected: float) -> None:
@@ -148,3 +149,25 @@ def test_exploration_term(action: str, expected: float) -> None:
     history = fold(goal, "r", [("take mug 1 from desk 1", "You pick up the mug 1 from the desk 1.")], trace_decay=0.95)
     parsed = parse_action(action)
     assert explore(parsed, step_of(MUG, action), history) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        # The things of the last action, whatever their number.
+        ("open drawer 1", -0.8),
+        ("examine drawer 1", -0.8),
+        # Other things; and no things, which are not "the same things" twice.
+        ("go to desk 1", 0.6 * 0.5 / 1.5),
+        ("look", 2.1),
+    ],
+)
+def test_handling_the_same_things_again_is_put_off(action: str, expected: float) -> None:
+    goal = parse_goal(MUG)
+    history = fold(goal, "a drawer 1", [("go to drawer 1", "The drawer 1 is closed.")], trace_decay=0.95)
+    assert explore(parse_action(action), step_of(MUG, action), history) == pytest.approx(expected)
+
+
+def test_looking_around_after_looking_around_has_no_same_things() -> None:
+    history = fold(parse_goal(MUG), "a room", [("inventory", "You are not carrying anything.")], trace_decay=0.95)
+    assert explore(parse_action("look"), step_of(MUG, "look"), history) == pytest.approx(2.1)

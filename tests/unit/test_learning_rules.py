@@ -22,7 +22,7 @@ from memcon.learning.exploration import (
     draw_index,
 )
 from memcon.learning.q_table import KeyView
-from memcon.protocols import LearningSettings
+from memcon.policy_types import LearningSettings
 
 UCB = UcbConfig().learning_settings()
 ARMS = UCB.action_ids

@@ -13,7 +13,7 @@ import pytest
 
 from memcon.errors import ConfigError, ConflictError, InvariantError, LockedError, MemconError, StorageError
 from memcon.learning.exploration import UcbConfig
-from memcon.protocols import LearningSettings
+from memcon.policy_types import LearningSettings
 from memcon.testing.policy import decide_request, outcome_request
 from memcon_policy_server.client.local import LocalPolicyClient
 from memcon_policy_server.journal import Entry, SqliteJournal

@@ -13,7 +13,7 @@ from memcon.learning import actions
 from memcon.learning.events import Cancelled, Created, Decided
 from memcon.learning.exploration import FixedConfig
 from memcon.learning.shard import PolicyShard
-from memcon.protocols import LearningSettings
+from memcon.policy_types import LearningSettings
 from memcon.testing.policy import decide_request, outcome_request
 from support.shards import SECRET, SETTINGS, decided, new_shard, numbers
 

@@ -13,6 +13,7 @@ from memcon.errors import DamagedFileError, NotFoundError
 from memcon.types import Episode, OutcomeClass
 from memcon_platform.report import GroupResult, ReportData, build
 from memcon_platform.report.json_form import to_json
+from memcon_platform.report.statistics import TASKS_ONLY
 from memcon_platform.trajectory import ParquetSink
 from support.episodes import FakeCell, demo_cells, stream_episodes, write_plan, write_run, write_stream
 
@@ -25,7 +26,7 @@ def _fixed(arm: str, **changed: Any) -> FakeCell:
 
 
 def _group(data: ReportData, label: str) -> GroupResult:
-    return next(group for group in data.groups if group.label == label)
+    return next(group for group in data.groups if group.name == label)
 
 
 def _write(run: Path, cell: FakeCell, episodes: list[Episode]) -> None:
@@ -63,7 +64,7 @@ def test_differences_are_paired_by_task_and_skip_what_one_side_lacks(tmp_path: P
     _write(tmp_path, empty, [plain[0], lost, *plain[2:]])
     _write(tmp_path, ucb, _with_outcomes(ucb, [True, True, True, True, False, False])[:5])
 
-    found = _group(build(tmp_path), "metagpt ucb").difference
+    found = _group(build(tmp_path), "ucb").difference
 
     assert found is not None
     # Tasks 0, 2, 3, 4: +1, +1, 0, -1.
@@ -77,7 +78,7 @@ def test_identical_rows_differ_by_exactly_nothing(tmp_path: Path) -> None:
     for cell in (EMPTY, UCB):
         _write(tmp_path, cell, _with_outcomes(cell, won))
 
-    found = _group(build(tmp_path), "metagpt ucb").difference
+    found = _group(build(tmp_path), "ucb").difference
 
     assert found is not None
     assert (found.mean, found.interval.low, found.interval.high) == (0.0, 0.0, 0.0)
@@ -93,16 +94,43 @@ def test_a_learned_policy_has_best_static_random_and_no_memory_beside_it(tmp_pat
 
     data = build(tmp_path)
 
-    ucb = _group(data, "metagpt ucb")
+    ucb = _group(data, "ucb")
     assert [(yard.kind, yard.label, yard.rate) for yard in ucb.yardsticks] == [
         ("best static arm", "metagpt fixed:retrieve_deep", 0.5),
         ("random arm", "metagpt uniform", 5 / 12),
-        ("no memory", "empty", 2 / 12),
+        ("no memory", "no memory", 2 / 12),
     ]
     differences = [yard.difference.mean for yard in ucb.yardsticks if yard.difference]
     assert differences == pytest.approx([-3 / 12, -2 / 12, 1 / 12])
     assert [group.mark for group in data.groups] == ["", "", "best static arm", "", ""]
     assert [group.role for group in data.groups] == ["no memory", "static arm", "static arm", "random arm", "learned"]
+
+
+def test_rows_tell_the_story_whatever_the_order_of_the_plan(tmp_path: Path) -> None:
+    other = FakeCell(memory="other", policy="none")
+    cells = [UCB, FakeCell(streams=2), other, _fixed("plan_inject"), FakeCell(policy="uniform"), EMPTY]
+
+    data = build(write_run(tmp_path / "run", cells))
+
+    assert [group.label for group in data.groups] == [
+        "no memory",
+        "metagpt fixed:plan_inject",
+        "metagpt uniform",
+        "metagpt ucb",
+        "metagpt ucb, 2 streams, 1 table",
+        "other own retrieval",
+    ]
+    assert data.sections[0].memories == ("metagpt", "other")
+
+
+def test_rows_of_another_backbone_stand_in_a_section_of_their_own(tmp_path: Path) -> None:
+    cells = [EMPTY, UCB, dataclasses.replace(EMPTY, backbone="model"), dataclasses.replace(UCB, backbone="model")]
+
+    data = build(write_run(tmp_path / "run", cells))
+
+    assert [section.title for section in data.sections] == ["household, lobster, imitator", "household, lobster, model"]
+    assert [[group.name for group in section.groups] for section in data.sections] == [["no memory", "ucb"]] * 2
+    assert data.backbones == {"imitator": ({"name": "imitator"},), "model": ({"name": "model"},)}
 
 
 def test_a_tie_of_static_arms_is_told(tmp_path: Path) -> None:
@@ -125,13 +153,14 @@ def test_cells_with_a_shared_table_are_their_own_row(tmp_path: Path) -> None:
     shared = FakeCell(streams=3)
     data = build(write_run(tmp_path / "run", [EMPTY, UCB, shared]))
 
-    group = _group(data, "metagpt ucb (3 streams, shared table)")
+    group = _group(data, "ucb, 3 streams, 1 table")
 
     assert (group.exact, group.num_streams, group.success.num_tasks) == (False, 3, 36)
-    assert _group(data, "metagpt ucb").exact
+    assert _group(data, "ucb").exact
     # Only stream 0 has a partner in the cell without memory.
     assert group.difference is not None
-    assert group.difference.num_pairs == 12
+    assert (group.difference.num_pairs, group.difference.num_streams) == (12, 1)
+    assert group.difference.interval.method == TASKS_ONLY
     assert any("not exact" in note for note in data.notes)
 
 
@@ -145,8 +174,8 @@ def test_rows_that_differ_in_a_setting_only_are_told_apart(tmp_path: Path) -> No
     labels = [(group.label, group.seeds) for group in build(tmp_path).groups]
 
     assert labels == [
-        ('metagpt ucb control.plan_form="numbered"', (0, 1)),
-        ('metagpt ucb control.plan_form="bare"', (0,)),
+        ("metagpt ucb plan_form=numbered", (0, 1)),
+        ("metagpt ucb plan_form=bare", (0,)),
     ]
 
 
@@ -210,7 +239,7 @@ def test_an_unfinished_run_is_reported_with_its_state(tmp_path: Path) -> None:
         ("pending", 0, 12),
     ]
     assert any("2 of 3 cells lack 19 tasks" in note for note in data.notes)
-    difference = _group(data, "metagpt ucb").difference
+    difference = _group(data, "ucb").difference
     assert difference is not None
     assert difference.num_pairs == 5
 

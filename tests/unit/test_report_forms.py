@@ -52,7 +52,36 @@ def test_the_terminal_form_fits_its_width_and_cuts_no_number(data: ReportData, w
 
     assert max(len(line) for line in text.splitlines()) <= width
     assert "…" not in text
-    assert "= learned" in text.replace("\n", " ")
+
+
+def test_rows_are_single_lines_at_80_columns(data: ReportData) -> None:
+    lines = _printed(data, 80).splitlines()
+
+    for name in ("no memory", "fixed:retrieve_shallow", "fixed:retrieve_deep", "ucb", "ucb, 4 streams, 1 table"):
+        rows = [line for line in lines if re.match(rf"{re.escape(name)}  +\S", line)]
+        # Once for success, once for cost.
+        assert len(rows) >= 2, name
+    assert any(re.search(r"fixed:\w+ +best ", line) for line in lines)
+    assert any(re.search(r"uniform +random ", line) for line in lines)
+    assert [line for line in lines if "†" in line and "learned" in line]
+
+
+def test_several_memories_have_headings_of_their_own(tmp_path: Path) -> None:
+    cells = [FakeCell(memory="empty", policy="none"), FakeCell(), FakeCell(memory="other")]
+
+    lines = _printed(build(write_run(tmp_path / "run", cells)), 80).splitlines()
+
+    lines = [line.rstrip() for line in lines]
+    first = lines.index("metagpt")
+    assert lines[first + 1].startswith("ucb ")
+    assert lines[first + 2] == "other"
+
+
+def test_colour_adds_nothing_but_colour(data: ReportData) -> None:
+    out = StringIO()
+    Console(file=out, width=80, force_terminal=True, color_system="standard").print(terminal.render(data))
+
+    assert re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()) == _printed(data, 80)
 
 
 def test_the_terminal_form_names_what_a_reader_must_know(data: ReportData) -> None:
@@ -60,9 +89,9 @@ def test_the_terminal_form_names_what_a_reader_must_know(data: ReportData) -> No
 
     assert "Run demo: 19 of 19 cells done" in text
     assert "self-made tasks, backbone imitator" in text
-    assert "is not a language model" in text
+    assert "not a language model" in text
     assert "reported, not arranged" in text
-    assert "two-way bootstrap over streams and tasks, 2000 resamples" in text
+    assert "two-way bootstrap over streams and tasks (2,000 resamples)" in text
 
 
 def test_the_html_form_nests_and_needs_nothing_from_outside(data: ReportData) -> None:

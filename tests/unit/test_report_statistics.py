@@ -1,4 +1,4 @@
-"""Intervals: what the two-way bootstrap promises."""
+"""Intervals: what the corrected two-way bootstrap promises."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ import pytest
 from numpy.typing import NDArray
 
 from memcon.seeds import SeedTree
-from memcon_platform.report.statistics import RESAMPLES, mean_interval, success_interval
+from memcon_platform.report.statistics import (
+    RESAMPLES,
+    TASKS_ONLY,
+    TWO_WAY,
+    Interval,
+    _outcome_variance,
+    _t,
+    mean_interval,
+    success_interval,
+)
+from support.interval_coverage import Setting, coverage, pigeonhole
 
 
 def _coins(rows: int, columns: int, chance: float, place: str = "coins") -> NDArray[np.float64]:
@@ -54,7 +64,7 @@ def test_seeds_that_disagree_widen_the_interval() -> None:
 def test_absent_values_are_outside_the_mean() -> None:
     values = np.array([[1.0, math.nan, 0.0, 1.0], [math.nan, math.nan, 0.0, 1.0]])
 
-    interval = mean_interval(values)
+    interval = success_interval(values)
 
     assert interval is not None
     assert 0.0 <= interval.low <= 3 / 5 <= interval.high <= 1.0
@@ -83,17 +93,81 @@ def test_the_same_data_give_the_same_bits() -> None:
     assert RESAMPLES == 2000
 
 
-def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
-    # Given 200 experiments of 4 streams and 60 tasks whose chances differ by task and by stream.
-    covered = 0
-    for experiment in range(200):
-        generator = SeedTree(("coverage", experiment)).generator()
-        stream = [generator.gauss(0, 0.05) for _ in range(4)]
-        task = [generator.gauss(0, 0.2) for _ in range(60)]
-        values = np.array([[float(generator.random() < min(1.0, max(0.0, 0.5 + s + t))) for t in task] for s in stream])
-        interval = mean_interval(values)
-        assert interval is not None
-        covered += interval.low <= 0.5 <= interval.high
+def test_single_outcomes_are_not_counted_three_times() -> None:
+    # Given 5 x 134 independent coins: the binomial interval is right, resampling both ways would be 1.7 times as wide.
+    values = _coins(5, 134, 0.3)
+    half = 1.96 * math.sqrt(0.3 * 0.7 / 670)
 
-    # A percentile interval over few streams is a little off its level; far off would be a bug.
-    assert 0.88 <= covered / 200 <= 1.0
+    interval = mean_interval(values)
+
+    assert interval is not None
+    assert (interval.high - interval.low) / 2 == pytest.approx(half, rel=0.25)
+    low, high = pigeonhole(values)
+    assert (high - low) / 2 > 1.4 * half
+
+
+def test_one_pair_that_differs_does_not_make_a_difference() -> None:
+    values = np.zeros((2, 40))
+    values[1, 7] = -1.0
+
+    interval = mean_interval(values)
+
+    assert interval is not None
+    assert interval.low < -1 / 80 < 0 < interval.high
+
+
+def test_two_streams_that_disagree_leave_everything_open() -> None:
+    interval = success_interval(np.array([[0.0] * 30 + [1.0] * 2, [1.0] * 30 + [0.0] * 2]))
+
+    assert interval == Interval(low=0.0, high=1.0, method=TWO_WAY)
+
+
+def test_one_stream_says_that_only_tasks_were_resampled() -> None:
+    one, two = mean_interval(_coins(1, 30, 0.5)), mean_interval(_coins(2, 30, 0.5))
+
+    assert one is not None
+    assert two is not None
+    assert (one.method, two.method) == (TASKS_ONLY, TWO_WAY)
+
+
+def test_the_noise_of_outcomes_is_what_streams_and_tasks_leave_over() -> None:
+    # Given a full table, against the analysis of variance written out; then with values absent, against least squares.
+    values = _coins(4, 20, 0.4)
+    deviations = values - values.mean()
+    rest = deviations - deviations.mean(axis=1, keepdims=True) - deviations.mean(axis=0, keepdims=True)
+
+    variance, freedom = _outcome_variance(deviations, np.ones_like(values, dtype=bool))
+
+    assert freedom == 3 * 19
+    assert variance == pytest.approx((rest**2).sum() / freedom / 80)
+
+    present = _coins(4, 20, 0.7, "present") > 0
+    design = np.array(
+        [[float(i == r) for i in range(4)] + [float(j == c) for j in range(20)] for r, c in np.argwhere(present)]
+    )
+    known = values[present] - values[present].mean()
+    effects = np.linalg.lstsq(design, known, rcond=None)[0]
+
+    variance, freedom = _outcome_variance(np.where(present, values - values[present].mean(), 0.0), present)
+
+    assert freedom == len(known) - np.linalg.matrix_rank(design)
+    assert variance == pytest.approx(((known - design @ effects) ** 2).sum() / freedom / len(known))
+
+
+@pytest.mark.parametrize(
+    ("freedom", "quantile"), [(1, 12.7062), (2, 4.30265), (4, 2.77645), (10, 2.22814), (133, 1.97796), (10_000, 1.9602)]
+)
+def test_students_quantiles_are_those_of_the_tables(freedom: float, quantile: float) -> None:
+    assert _t(freedom) == pytest.approx(quantile, rel=1e-4)
+
+
+@pytest.mark.parametrize("stream_sd", [0.0, 0.03, 0.08])
+def test_the_interval_covers_the_truth_about_as_often_as_it_says(stream_sd: float) -> None:
+    # The whole table: `python tests/support/interval_coverage.py`.
+    setting = Setting(streams=5, tasks=60, stream_sd=stream_sd)
+
+    covered, width = coverage(setting, 200)
+
+    assert 0.91 <= covered <= 0.99
+    if stream_sd == 0.0:
+        assert width < 0.95 * coverage(setting, 200, pigeonhole)[1]

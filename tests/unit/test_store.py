@@ -12,7 +12,7 @@ import pytest
 from memcon.errors import (
     InvariantError,
 )
-from memcon.protocols import OutcomeRequest
+from memcon.policy_types import OutcomeRequest
 from memcon.store import StreamStore
 from memcon.testing.memory import commit, episode_of
 from memcon.types import Episode

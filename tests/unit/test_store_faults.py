@@ -21,7 +21,7 @@ from memcon.errors import (
     SchemaVersionError,
     StorageError,
 )
-from memcon.protocols import OutcomeRequest
+from memcon.policy_types import OutcomeRequest
 from memcon.store import StreamStore
 from memcon.testing.memory import commit, episode_of
 from memcon.types import Episode

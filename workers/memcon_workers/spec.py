@@ -8,7 +8,7 @@ from typing import Any
 
 from memcon.control.controller import ControlSettings
 from memcon.learning.credit import RewardSettings
-from memcon.protocols import LearningSettings
+from memcon.policy_types import LearningSettings
 
 __all__ = ["PluginSpec", "StreamError", "StreamResult", "StreamSpec", "TaskEnded"]
 

@@ -21,15 +21,8 @@ from memcon.control.progress import ProgressTracker
 from memcon.control.settings import ControlSettings
 from memcon.errors import Boundary, BoundaryError, ConfigError, InvariantError, UnavailableError, boundary
 from memcon.learning import actions, credit, state_key
-from memcon.protocols import (
-    Benchmark,
-    Clock,
-    DecideReply,
-    DecideRequest,
-    LearningSettings,
-    MemoryBackend,
-    PolicyClient,
-)
+from memcon.policy_types import DecideReply, DecideRequest, LearningSettings
+from memcon.protocols import Benchmark, Clock, MemoryBackend, PolicyClient
 from memcon.store import StreamStore
 from memcon.types import (
     Decision,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from memcon.control.operations import Applied
 from memcon.learning import credit
-from memcon.protocols import DecideReply, OutcomeRequest
+from memcon.policy_types import DecideReply, OutcomeRequest
 from memcon.tokens import estimate_tokens
 from memcon.types import Decision, MemoryContext
 

@@ -17,7 +17,7 @@ from typing import Literal
 from memcon.control.memory.rendering import one_line, render_plan
 from memcon.control.progress import ProgressMatcher
 from memcon.errors import DamagedFileError
-from memcon.store import StreamStore
+from memcon.store import DAMAGE_REMEDY, StreamStore
 from memcon.types import StepKind, Trajectory
 
 __all__ = ["PlanChoice", "PlanForm", "PlanIndex", "PlanTemplate", "Rewriter", "extract"]
@@ -33,7 +33,6 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS plan_templates (goal_type TEXT PRIMARY KEY, source_goal TEXT NOT NULL,
                                            actions TEXT NOT NULL) WITHOUT ROWID
 """
-_REMEDY = "restore it from a copy, or move it away to start this stream anew; nothing was written over it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +275,7 @@ class PlanIndex:
             actions = None
         if not isinstance(actions, list) or not actions or not all(isinstance(action, str) for action in actions):
             raise DamagedFileError(
-                self._store.path, f"plan template of goal type '{goal_type}' is no list of steps", _REMEDY
+                self._store.path, f"plan template of goal type '{goal_type}' is no list of steps", DAMAGE_REMEDY
             )
         return tuple(actions)
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from memcon import codec
 from memcon.errors import UnknownNameError
-from memcon.protocols import LearningSettings
+from memcon.policy_types import LearningSettings
 
 __all__ = [
     "KINDS",

@@ -16,7 +16,7 @@ from memcon.errors import ConfigError, UnknownNameError
 from memcon.learning import actions, state_key
 from memcon.learning.q_table import KeyView
 from memcon.learning.settings import ESTIMATORS
-from memcon.protocols import LearningSettings
+from memcon.policy_types import LearningSettings
 
 __all__ = [
     "FIXED",

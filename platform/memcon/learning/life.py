@@ -10,7 +10,7 @@ from memcon.errors import ConfigError, ConflictError
 from memcon.learning.decision_token import Claims
 from memcon.learning.events import Credited, RecoveredDecision
 from memcon.learning.table import ClosedDecision, OpenDecision, PolicyTable
-from memcon.protocols import DecideRequest, OutcomeRequest
+from memcon.policy_types import DecideRequest, OutcomeRequest
 
 __all__ = ["check_claims", "check_decide", "check_duplicate", "recovered", "terms_text"]
 

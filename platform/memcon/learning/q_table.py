@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memcon.errors import InvariantError, SchemaVersionError
-from memcon.protocols import LearningSettings
+from memcon.policy_types import LearningSettings
 
 __all__ = ["KeyView", "QTable"]
 

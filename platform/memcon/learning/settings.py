@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memcon import checks, codec
 from memcon.errors import ConfigError
-from memcon.protocols import LearningSettings
+from memcon.policy_types import LearningSettings
 
 __all__ = ["ESTIMATORS", "SCHEMA_VERSION", "check_settings", "difference"]
 

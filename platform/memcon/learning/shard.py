@@ -19,7 +19,7 @@ from memcon.learning.credit import check_outcome
 from memcon.learning.events import Cancelled, Created, Credited, Decided, EpisodeClosed, Event
 from memcon.learning.settings import difference
 from memcon.learning.table import SUPERSEDED, OpenDecision, PolicyTable
-from memcon.protocols import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
+from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
 
 __all__ = ["Handled", "PolicyShard"]
 

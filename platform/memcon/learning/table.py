@@ -16,7 +16,7 @@ from memcon.learning.events import Cancelled, Created, Credited, Decided, Episod
 from memcon.learning.exploration import Choice, build_rule
 from memcon.learning.q_table import KeyView, QTable
 from memcon.learning.settings import check_settings, difference
-from memcon.protocols import LearningSettings
+from memcon.policy_types import LearningSettings
 
 __all__ = ["SUPERSEDED", "ClosedDecision", "OpenDecision", "PolicyTable", "Scored"]
 

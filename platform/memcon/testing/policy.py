@@ -14,14 +14,8 @@ from memcon.learning import decision_token
 from memcon.learning.events import Event
 from memcon.learning.exploration import UcbConfig
 from memcon.learning.shard import Handled, PolicyShard
-from memcon.protocols import (
-    DecideReply,
-    DecideRequest,
-    LearningSettings,
-    OutcomeReply,
-    OutcomeRequest,
-    PolicyClient,
-)
+from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
+from memcon.protocols import PolicyClient
 
 __all__ = ["FakePolicyClient", "PolicyClientContract", "decide_request", "outcome_request"]
 

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from memcon.errors import ConfigError
+from memcon_platform.cli.arguments import json_option
 from memcon_platform.cli.report import REPORT_FILE
 from memcon_platform.config import load
 from memcon_platform.config.plan import RunPlan
@@ -22,15 +23,15 @@ from memcon_workers.spec import StreamResult
 __all__ = ["command"]
 
 
-@click.group(name="bench")
+@click.group(name="bench", short_help="Measure what the platform itself costs.")
 def command() -> None:
-    """Measure the platform."""
+    """Measure what the platform itself costs."""
 
 
-@command.command(name="sweep")
+@command.command(name="sweep", short_help="Cost per task step of a real sweep.")
 @click.argument("config", type=click.Path(path_type=Path))
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def sweep_command(config: Path, overrides: tuple[str, ...], *, as_json: bool) -> None:
     """Time outside of environment and model per task step, in a real sweep of CONFIG in a temporary folder.
 

@@ -11,17 +11,18 @@ import click
 from memcon import registry
 from memcon.errors import MemconError
 from memcon.protocols import Benchmark
+from memcon_platform.cli.arguments import json_option
 
 __all__ = ["command"]
 
 
-@click.group(name="benchmarks")
+@click.group(name="benchmarks", short_help="List the benchmarks.")
 def command() -> None:
-    """List and inspect benchmarks."""
+    """List the benchmarks."""
 
 
-@command.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@command.command(name="list", short_help="Every benchmark with its tasks by goal type.")
+@json_option
 def list_command(*, as_json: bool) -> None:
     """Every registered benchmark with its number of tasks by goal type."""
     rows = [_row(name) for name in registry.names("benchmark")]

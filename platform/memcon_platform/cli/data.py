@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from memcon_platform.cli.arguments import json_option, run_argument
 from memcon_platform.trajectory import check, compare
 
 __all__ = ["command"]
@@ -15,16 +16,16 @@ __all__ = ["command"]
 _DIFFERENT = 1
 
 
-@click.group(name="data")
+@click.group(name="data", short_help="Check a run's Parquet, or compare two runs.")
 def command() -> None:
     """Check and compare the Parquet tables of runs."""
 
 
-@command.command(name="check")
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@command.command(name="check", short_help="Damaged files, gaps and doubles of tasks.")
+@run_argument("run")
+@json_option
 def check_command(run: Path, *, as_json: bool) -> int:
-    """Look for damaged files, and for gaps and doubles of tasks, in the folder RUN."""
+    """Look for damaged files, and for gaps and doubles of tasks, in RUN: a run's folder, or its name in runs/."""
     found = check(run)
     if as_json:
         click.echo(json.dumps({**asdict(found), "ok": found.ok}, indent=2))
@@ -32,15 +33,15 @@ def check_command(run: Path, *, as_json: bool) -> int:
     for note in found.notes:
         click.echo(f"note: {note}")
     for problem in found.problems:
-        click.echo(f"problem: {problem}", err=True)
+        click.echo(f"error: {problem}", err=True)
     click.echo(f"run {found.run}: {found.found}/{found.planned} tasks, {'ok' if found.ok else 'NOT ok'}")
     return 0 if found.ok else _DIFFERENT
 
 
-@command.command(name="compare")
-@click.argument("first", type=click.Path(path_type=Path))
-@click.argument("second", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@command.command(name="compare", short_help="Are two runs equal, byte for byte?")
+@run_argument("first")
+@run_argument("second")
+@json_option
 def compare_command(first: Path, second: Path, *, as_json: bool) -> int:
     """Compare two runs byte for byte, outside ids of the try, versions and clock columns."""
     found = compare(first, second)

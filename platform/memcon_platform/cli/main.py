@@ -8,7 +8,7 @@ from importlib import import_module
 
 import click
 
-from memcon.errors import MemconError
+from memcon.errors import MemconError, nearest
 
 __all__ = ["main"]
 
@@ -25,6 +25,12 @@ _COMMANDS = {
 }
 _FAILED = 1
 _INTERRUPTED = 130
+_EPILOG = """\b
+Start here:
+  memcon sweep configs/demo.yaml --plan    what the demo would run
+  memcon sweep configs/demo.yaml           run it; the same command again goes on
+  memcon report demo                       the table and the HTML report
+"""
 
 
 class _Group(click.Group):
@@ -35,11 +41,21 @@ class _Group(click.Group):
         module = _COMMANDS.get(cmd_name)
         return getattr(import_module(module), "command", None) if module else None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in _COMMANDS and not name.startswith("-"):
+            guess = nearest(name, _COMMANDS)
+            hint = f" (did you mean '{guess}'?)" if guess else ""
+            ctx.fail(f"unknown command '{name}'; allowed: {', '.join(self.list_commands(ctx))}{hint}")
+        return super().resolve_command(ctx, args)
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EPILOG)
 @click.version_option(package_name="memcon")
 def group() -> None:
-    """Learned memory control of LLM agents: sweep, serve, replay."""
+    """Learned memory control of LLM agents: run sweeps, and report, verify and track what they did."""
 
 
 def main() -> None:
@@ -53,10 +69,20 @@ def _run(call: Callable[[], object]) -> int:
     except MemconError as error:
         click.echo(f"error: {' '.join(str(error).split())}", err=True)
         return _FAILED
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        click.echo(f"error: {_usage(error)}", err=True)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return _INTERRUPTED
     return code if isinstance(code, int) else 0
+
+
+def _usage(error: click.ClickException) -> str:
+    """What is wrong with the command line, and where its help is."""
+    message = " ".join(error.format_message().split()).rstrip(".")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{message}; see `{context.command_path} --help`" if context else message

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from memcon_platform.cli.arguments import json_option, run_argument
 from memcon_platform.replay import verify
 
 __all__ = ["command"]
@@ -15,22 +16,25 @@ __all__ = ["command"]
 _REFUTED = 1
 
 
-@click.group(name="replay")
+@click.group(name="replay", short_help="Rebuild what was learned from its journal.")
 def command() -> None:
     """Rebuild tables from their journal."""
 
 
-@command.command(name="verify")
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@command.command(name="verify", short_help="Does the journal give the served tables, bit for bit?")
+@run_argument("run")
+@json_option
 def verify_command(run: Path, *, as_json: bool) -> int:
-    """Fold the journal of the folder RUN and hold the result against the served tables, bit for bit."""
+    """Fold the journal of RUN and hold the result against the served tables and the trajectories, bit for bit.
+
+    RUN is a run's folder, or its name in runs/. Nothing is written.
+    """
     found = verify(run)
     if as_json:
         click.echo(json.dumps({**asdict(found), "ok": found.ok}, indent=2))
         return 0 if found.ok else _REFUTED
     for problem in found.problems:
-        click.echo(f"problem: {problem}", err=True)
+        click.echo(f"error: {problem}", err=True)
     verdict = "equal to the served tables, bit for bit" if found.ok else "NOT what was served"
     click.echo(f"{found.events} events, {found.tables} tables: {verdict}")
     return 0 if found.ok else _REFUTED

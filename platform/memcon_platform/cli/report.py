@@ -8,16 +8,21 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from memcon_platform.cli.arguments import json_option, run_argument
+
 __all__ = ["REPORT_FILE", "command", "print_report"]
 
 REPORT_FILE = "report.html"
 
 
-@click.command(name="report")
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.command(name="report", short_help="What a run found: a table here and an HTML file.")
+@run_argument("run")
+@json_option
 def command(run: Path, *, as_json: bool) -> None:
-    """Report the folder RUN: success, paired differences, tokens, learning; writes RUN/report.html."""
+    """Success, paired differences, tokens and learning of RUN: a run's folder, or its name in runs/.
+
+    Reads Parquet alone, prints the table and writes report.html into the run's folder.
+    """
     print_report(run, as_json=as_json)
 
 

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import click
 
+from memcon_platform.cli.arguments import json_option, run_argument
 from memcon_platform.config import read_plan
 from memcon_platform.sweep.overview import overview
 
 __all__ = ["command"]
 
 
-@click.command(name="status")
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(run: Path, as_json: bool) -> None:
-    """Planned, done, failed, unevaluable and pending tasks of the folder RUN."""
+@click.command(name="status", short_help="How far a run is: done, failed and pending tasks.")
+@run_argument("run")
+@json_option
+def command(run: Path, *, as_json: bool) -> None:
+    """Planned, done, failed, unevaluable and pending tasks of RUN: a run's folder, or its name in runs/."""
     found = overview(read_plan(run))
     if as_json:
         click.echo(json.dumps(found.record(), indent=2))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -12,32 +13,40 @@ from rich.console import Console
 from rich.table import Table
 
 from memcon import codec
+from memcon.errors import NotFoundError
 from memcon_platform.cli.report import REPORT_FILE, print_report
 from memcon_platform.config import PlanSummary, load, plan_summary
 from memcon_platform.config.plan import RunPlan
+from memcon_platform.sweep.supervisor import StreamName
 from memcon_platform.sweep.tracking import SweepTracking
 
 __all__ = ["command"]
 
 _FAILED = 1
 _INTERRUPTED = 130
+_EPILOG = """\b
+Examples:
+  memcon sweep configs/demo.yaml --plan
+  memcon sweep configs/demo.yaml
+  memcon sweep configs/demo.yaml run=try axes.seed=[0,1] --limit 20
+  memcon sweep configs/smoke.yaml --local
+"""
 
 
-@click.command(name="sweep")
+@click.command(name="sweep", short_help="Run a config, or go on with it where it stopped.", epilog=_EPILOG)
 @click.argument("config", type=click.Path(path_type=Path))
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--plan", "only_plan", is_flag=True, help="Print cells, tasks and expected decisions; run nothing.")
 @click.option("--local", is_flag=True, help="Run in this process, without Ray; same results in exact settings.")
-@click.option("--limit", type=int, metavar="N", help="First N tasks of each benchmark.")
+@click.option("--limit", type=int, metavar="N", help="First N tasks of each benchmark; part of the settings.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout; progress goes to stderr.")
 def command(
     config: Path, overrides: tuple[str, ...], *, only_plan: bool, local: bool, limit: int | None, as_json: bool
 ) -> int:
-    r"""Run every cell of CONFIG. The same command again goes on where it stopped and repeats no finished task.
+    """Run every cell of CONFIG, a YAML file. The same command again goes on and repeats no finished task.
 
-    \b
-    memcon sweep configs/demo.yaml
-    memcon sweep configs/demo.yaml run=try axes.seed=[0,1] --limit 20
+    KEY=VALUE lays a setting over the file; VALUE is YAML. Results go to ROOT/RUN, runs/NAME by default. Ctrl-C stops
+    after the current tasks.
     """
     plan = load(config, overrides, limit)
     if only_plan:
@@ -55,7 +64,25 @@ def _sweep(plan: RunPlan, *, local: bool, as_json: bool) -> int:
         open_pool = open_local
     else:
         from memcon_platform.sweep.ray_cluster import open_ray as open_pool
-    console.print(f"run {plan.run}: {len(plan.cells)} cells in {plan.run_dir}", highlight=False, markup=False)
+    _say(console, f"run {plan.run}: {len(plan.cells)} cells in {plan.run_dir}")
+    with _tracking(plan, console) as observe:
+        try:
+            plan, end = asyncio.run(launch(plan, Launch(open_pool=open_pool, observe=observe, console=console)))
+        except Interrupted:
+            click.echo("stopped at once; the same command again repeats the open tasks and goes on", err=True)
+            return _INTERRUPTED
+        if end.stopped:
+            click.echo("stopped; the same command again goes on", err=True)
+            return _INTERRUPTED
+        _report(plan, end.failures, as_json=as_json)
+    if plan.settings.tracking.enabled:
+        _say(console, f"tracked in MLflow: mlflow ui --backend-store-uri {plan.tracking_uri}")
+    return _FAILED if end.failures else 0
+
+
+@contextmanager
+def _tracking(plan: RunPlan, console: Console) -> Iterator[Callable[[RunPlan, bool], SweepTracking]]:
+    """Makes the launch's observer, and closes it however the block ends: what it holds must reach MLflow."""
     tracked: list[SweepTracking] = []
 
     def observe(written: RunPlan, resumed: bool) -> SweepTracking:
@@ -63,41 +90,38 @@ def _sweep(plan: RunPlan, *, local: bool, as_json: bool) -> int:
         return tracked[-1]
 
     try:
-        plan, end = asyncio.run(launch(plan, Launch(open_pool=open_pool, observe=observe, console=console)))
-    except Interrupted:
-        _close(plan, tracked, console)
-        click.echo("stopped at once; the same command again repeats the open tasks and goes on", err=True)
-        return _INTERRUPTED
-    if end.stopped:
-        _close(plan, tracked, console)
-        click.echo("stopped; the same command again goes on", err=True)
-        return _INTERRUPTED
-    _print_end(plan, tracked, as_json=as_json, console=console)
-    for (cell, stream), message in end.failures.items():
-        click.echo(f"error: stream {stream} of cell {cell} failed: {message}", err=True)
-    return _FAILED if end.failures else 0
+        yield observe
+    finally:
+        for tracking in tracked:
+            end = tracking.close(plan.run_dir / REPORT_FILE)
+            if end.problem or end.dropped:
+                missing = f"tracking: {end.dropped} tasks did not reach MLflow ({end.problem}); {end.remedy}"
+                _say(console, missing, style="yellow")
 
 
-def _print_end(plan: RunPlan, tracked: Sequence[SweepTracking], *, as_json: bool, console: Console) -> None:
-    """The table, and where everything is."""
-    print_report(plan.run_dir, as_json=as_json)
-    _close(plan, tracked, console)
-    if plan.settings.tracking.enabled:
-        ui = f"tracked in MLflow: mlflow ui --backend-store-uri {plan.tracking_uri}"
-        console.print(ui, soft_wrap=True, highlight=False, markup=False)
+def _report(plan: RunPlan, failures: Mapping[StreamName, str], *, as_json: bool) -> None:
+    """The table, and one line for each stream that failed."""
+    try:
+        print_report(plan.run_dir, as_json=as_json)
+    except NotFoundError:
+        # No task has ended: why stands in the failures.
+        if not failures:
+            raise
+    for (cell, stream), message in failures.items():
+        line = " ".join(message.split())
+        click.echo(f"error: stream {stream} of cell {cell} failed: {line}", err=True)
 
 
-def _close(plan: RunPlan, tracked: Sequence[SweepTracking], console: Console) -> None:
-    for tracking in tracked:
-        end = tracking.close(plan.run_dir / REPORT_FILE)
-        if end.problem or end.dropped:
-            missing = f"tracking: {end.dropped} tasks did not reach MLflow ({end.problem}); {end.remedy}"
-            console.print(missing, style="yellow", soft_wrap=True, markup=False, highlight=False)
+def _say(console: Console, text: str, style: str = "") -> None:
+    """One line, whole, so that a path in it can be copied."""
+    console.print(text, style=style, soft_wrap=True, highlight=False, markup=False)
 
 
 def _print_summary(summary: PlanSummary, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(codec.encode(summary), indent=2))
+        totals = {"streams": summary.streams, "tasks": summary.tasks, "decisions": summary.decisions}
+        cells = [{**codec.encode(cell), "tasks": cell.tasks} for cell in summary.cells]
+        click.echo(json.dumps({**codec.encode(summary), **totals, "cells": cells}, indent=2))
         return
     table = Table("cell", "streams", "tasks", "decisions", title=f"run {summary.run}")
     for cell in summary.cells:

@@ -8,20 +8,25 @@ from pathlib import Path
 
 import click
 
+from memcon_platform.cli.arguments import json_option, run_argument
+
 __all__ = ["command"]
 
 
-@click.group(name="track")
+@click.group(name="track", short_help="Keep MLflow in step with what a run holds.")
 def command() -> None:
     """Keep MLflow in step with what a run holds."""
 
 
-@command.command(name="rebuild")
-@click.argument("run", type=click.Path(path_type=Path))
+@command.command(name="rebuild", short_help="Put into MLflow what it lacks of a run.")
+@run_argument("run")
 @click.option("--uri", help="MLflow tracking URI; default: the one of the run's config.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def rebuild_command(run: Path, *, uri: str | None, as_json: bool) -> None:
-    """Put into MLflow what the folder RUN has and MLflow lacks; a repeat adds nothing."""
+    """Put into MLflow what RUN has and MLflow lacks; a repeat adds nothing.
+
+    RUN is a run's folder, or its name in runs/.
+    """
     from memcon_platform.config import read_plan
     from memcon_platform.tracking import rebuild
 

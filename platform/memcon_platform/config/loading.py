@@ -16,7 +16,6 @@ from memcon_platform.config.grid import SHAPE, Draft, Shape, expand, parse_shape
 from memcon_platform.config.identity import cell_id, non_defaults
 from memcon_platform.config.plan import Cell, RunPlan, RunSettings
 from memcon_platform.config.sections import KeyPathError, as_mapping, check_keys, refusing, section, whole_number
-from memcon_platform.config.source import read_source
 from memcon_platform.config.tasks import horizons, stream_sizes
 
 __all__ = ["load"]
@@ -60,6 +59,9 @@ def _culprit(path: Path, overrides: Sequence[str], message: str) -> int | None:
 
 
 def _plan(path: Path, overrides: Sequence[str]) -> RunPlan:
+    # OmegaConf takes 50 ms to import, and those who only read a plan have no use for it.
+    from memcon_platform.config.source import read_source
+
     document = read_source(path, overrides)
     check_keys(document, _KEYS, "")
     given = {key: document[key] for key in _RUN_KEYS if key in document}

@@ -13,10 +13,21 @@ from memcon.control.settings import ControlSettings
 from memcon.errors import ConfigError
 from memcon.learning.credit import RewardSettings
 
-__all__ = ["AXES", "Cell", "Entry", "PolicyServerSettings", "RunPlan", "RunSettings", "TrackingSettings"]
+__all__ = [
+    "AXES",
+    "PLUGIN_AXES",
+    "Cell",
+    "Entry",
+    "PolicyServerSettings",
+    "RunPlan",
+    "RunSettings",
+    "TrackingSettings",
+]
 
 # Axes in the order of a cell's label; the last one varies fastest in the plan.
 AXES = ("benchmark", "framework", "backbone", "memory", "policy", "seed")
+# Axes whose values are plug-ins.
+PLUGIN_AXES = AXES[:-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +131,16 @@ class Cell:
     stream_tasks: tuple[int, ...]
     # Every setting with its value, defaults included: the run's record of what was used (MC-30).
     settings: Mapping[str, Any]
+
+    @property
+    def num_tasks(self) -> int:
+        """Tasks of all streams together."""
+        return sum(self.stream_tasks)
+
+    def entry(self, axis: str) -> Entry:
+        """The plug-in on `axis`, one of PLUGIN_AXES."""
+        found: Entry = getattr(self, axis)
+        return found
 
     @property
     def label(self) -> str:

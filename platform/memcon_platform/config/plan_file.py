@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,38 @@ from typing import Any
 from memcon import codec
 from memcon.errors import ConfigError, DamagedFileError, NotFoundError, SchemaVersionError, StorageError
 from memcon_platform.config.entries import POLICY_SECTIONS
-from memcon_platform.config.plan import AXES, Cell, RunPlan, RunSettings
+from memcon_platform.config.plan import PLUGIN_AXES, Cell, RunPlan, RunSettings
 from memcon_platform.config.provenance import provenance
-from memcon_platform.config.source import to_yaml
 
-__all__ = ["PLAN_FILE", "PLAN_SCHEMA", "has_plan", "read_plan", "write_plan"]
+__all__ = ["PLAN_FILE", "PLAN_SCHEMA", "Launched", "RunRecord", "has_plan", "read_plan", "read_record", "write_plan"]
 
 PLAN_SCHEMA = 1
 PLAN_FILE = "plan.json"
 _CONFIG_FILE = "config.yaml"
-_PLUGINS = (*AXES[:-1], "embedder")
+_PLUGINS = (*PLUGIN_AXES, "embedder")
 _PLAIN = ("cell_id", "place", "seed", "streams", "split", "table_scope", "limit", "stream_tasks", "settings")
 _REMEDY = "restore it from a copy, or move the run folder away and start again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """A launch of the run under another version, Python or commit than those on record before it."""
+
+    # ISO 8601, UTC.
+    at: str
+    provenance: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """All that plan.json keeps: the plan, and what the run was made with."""
+
+    plan: RunPlan
+    # ISO 8601, UTC: the first launch.
+    created_at: str
+    # Of the first launch (`memcon_platform.config.provenance`).
+    provenance: Mapping[str, Any]
+    continued_with: tuple[Launched, ...] = ()
 
 
 def has_plan(run_dir: Path) -> bool:
@@ -53,12 +74,13 @@ def write_plan(run_dir: Path, plan: RunPlan, *, wall_time_s: float) -> None:
         "cells": [_cell_record(cell) for cell in plan.cells],
     }
     if has_plan(run_dir):
-        read_plan(run_dir)
-        earlier = _read(run_dir / PLAN_FILE)
-        record |= {key: earlier[key] for key in ("created_at", "provenance", "continued_with") if key in earlier}
-        known = [record["provenance"], *(item["provenance"] for item in record["continued_with"])]
-        if now["provenance"] not in known:
-            record["continued_with"] = [*record["continued_with"], now]
+        earlier = read_record(run_dir)
+        record |= {key: codec.encode(getattr(earlier, key)) for key in ("created_at", "provenance", "continued_with")}
+        if now["provenance"] not in [earlier.provenance, *(launched.provenance for launched in earlier.continued_with)]:
+            record["continued_with"].append(now)
+    # OmegaConf takes 50 ms to import, and readers of the plan have no use for it.
+    from memcon_platform.config.source import to_yaml
+
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
         _replace(run_dir / _CONFIG_FILE, to_yaml(plan.resolved))
@@ -77,15 +99,32 @@ def read_plan(run_dir: Path) -> RunPlan:
         SchemaVersionError: another schema version wrote it.
         StorageError: it cannot be read.
     """
+    return read_record(run_dir).plan
+
+
+def read_record(run_dir: Path) -> RunRecord:
+    """All that plan.json of the run in `run_dir` keeps.
+
+    Raises:
+        NotFoundError, DamagedFileError, SchemaVersionError, StorageError: as in `read_plan`.
+    """
     path = run_dir / PLAN_FILE
     record = _read(path)
     try:
-        return RunPlan(
-            run=record["run"],
+        plan = RunPlan(
+            run=codec.decode(str, record["run"], "run"),
             root=run_dir.parent,
             cells=tuple(_cell(item, f"cells[{i}]") for i, item in enumerate(record["cells"])),
             settings=codec.decode(RunSettings, record["run_settings"], "run_settings"),
             resolved=record["config"],
+        )
+        return RunRecord(
+            plan=plan,
+            created_at=codec.decode(str, record["created_at"], "created_at"),
+            provenance=_provenance(record["provenance"], "provenance"),
+            continued_with=tuple(
+                codec.decode(Launched, item, f"continued_with[{i}]") for i, item in enumerate(record["continued_with"])
+            ),
         )
     except (codec.CodecError, ConfigError) as error:
         raise DamagedFileError(path, str(error), _REMEDY) from error
@@ -100,7 +139,7 @@ def _cell_record(cell: Cell) -> dict[str, Any]:
 
 
 def _cell(record: Mapping[str, Any], where: str) -> Cell:
-    plain = {key: record[key] for key in (*_PLAIN, *_PLUGINS)}
+    plain = {key: record[key] for key in (*_PLAIN, *_PLUGINS) if key in record}
     return codec.decode(Cell, {**plain, **{name: record["settings"][name] for name in POLICY_SECTIONS}}, where)
 
 
@@ -108,7 +147,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise NotFoundError(f"no run in {path.parent}{_runs_beside(path.parent)}") from None
+        raise NotFoundError(_missing(path.parent)) from None
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}; check permissions") from error
     except ValueError as error:
@@ -120,10 +159,19 @@ def _read(path: Path) -> dict[str, Any]:
     return record
 
 
-def _runs_beside(run_dir: Path) -> str:
+def _provenance(record: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(record, Mapping):
+        raise codec.CodecError(f"{where}: expected a mapping, got {record!r}")
+    return dict(record)
+
+
+def _missing(run_dir: Path) -> str:
     root = run_dir.parent
     runs = sorted(item.parent.name for item in root.glob(f"*/{PLAN_FILE}")) if root.is_dir() else []
-    return f"; runs in {root}: {', '.join(runs)}" if runs else f"; {root} holds no run"
+    beside = f"runs in {root}: {', '.join(runs)}" if runs else f"{root} holds no run"
+    if run_dir.is_dir():
+        return f"{run_dir} holds no {PLAN_FILE}, so it is no run of memcon; {beside}; check the name"
+    return f"no run folder {run_dir}; {beside}; check the name or start the run with `memcon sweep CONFIG`"
 
 
 def _replace(path: Path, text: str) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from memcon_platform.config import Cell, read_record
+from memcon_platform.config.plan import PLUGIN_AXES
 from memcon_platform.report import wording
 from memcon_platform.report.data import (
     CellResult,
@@ -29,8 +32,6 @@ from memcon_platform.report.grouping import (
 from memcon_platform.report.samples import CellSample, Matrices, load, matrix, pair, quarter_of
 from memcon_platform.report.statistics import LEVEL, RESAMPLES, mean_interval, success_interval
 from memcon_platform.report.summaries import by_goal_type, curve, decisions, mean_of, tokens
-from memcon_platform.trajectory import PlanCell, read_plan
-from memcon_platform.trajectory.plan_file import AXES
 
 __all__ = ["build"]
 
@@ -52,26 +53,28 @@ def build(run_dir: Path) -> ReportData:
         DamagedFileError: plan.json or a Parquet file is broken; names it.
         SchemaVersionError: a file of another schema version.
     """
-    plan = read_plan(run_dir)
+    record = read_record(run_dir)
+    plan = record.plan
     samples = load(run_dir, plan.cells)
     rows = []
     for planned in group(plan.cells):
         members = tuple(samples[cell.cell_id] for cell in planned.cells)
         rows.append(_Row(planned=planned, samples=members, matrices=matrix(members)))
     goal_types = _goal_types(rows)
-    groups = [_group(row, rows, goal_types[row.planned.first.label("benchmark")]) for row in rows]
+    groups = [_group(row, rows, goal_types[row.planned.first.benchmark.label]) for row in rows]
     groups = _marked(groups, rows)
     label_of = {cell.cell_id: row.planned.label for row in rows for cell in row.planned.cells}
     cells = tuple(_cell(samples[cell.cell_id], label_of[cell.cell_id]) for cell in plan.cells)
     return ReportData(
         run=plan.run,
-        created_at=plan.created_at,
-        provenance=plan.provenance,
+        created_at=record.created_at,
+        provenance=record.provenance,
         groups=tuple(groups),
         cells=cells,
+        backbones=_backbones(plan.cells),
         resamples=RESAMPLES,
         level=LEVEL,
-        notes=wording.notes(plan, cells, groups),
+        notes=wording.notes(record, cells, groups),
     )
 
 
@@ -100,7 +103,10 @@ def _difference(row: _Row, other: _Row) -> PairedDifference | None:
     if interval is None:
         return None
     return PairedDifference(
-        mean=float(np.nanmean(differences)), interval=interval, num_pairs=int((~np.isnan(differences)).sum())
+        mean=float(np.nanmean(differences)),
+        interval=interval,
+        num_pairs=int((~np.isnan(differences)).sum()),
+        num_streams=int((~np.isnan(differences)).any(axis=1).sum()),
     )
 
 
@@ -111,7 +117,8 @@ def _group(row: _Row, rows: Sequence[_Row], num_goal_types: int) -> GroupResult:
     planned, samples = row.planned, row.samples
     nothing = [other for other in _rivals(row, rows) if other.planned.role == NO_MEMORY]
     return GroupResult(
-        labels={axis: planned.first.label(axis) for axis in AXES},
+        labels={axis: planned.first.entry(axis).label for axis in PLUGIN_AXES},
+        name=planned.name,
         label=planned.label,
         role=planned.role,
         mark="",
@@ -136,7 +143,7 @@ def _group(row: _Row, rows: Sequence[_Row], num_goal_types: int) -> GroupResult:
     )
 
 
-def _num_windows(cells: Sequence[PlanCell]) -> int:
+def _num_windows(cells: Sequence[Cell]) -> int:
     # At least eight tasks a window, at most ten windows.
     return max(1, min(10, min(min(cell.stream_tasks, default=0) for cell in cells) // 8))
 
@@ -169,8 +176,8 @@ def _has_tasks(row: _Row, role: str) -> bool:
 
 def _yardsticks(row: _Row, rows: Sequence[_Row]) -> tuple[Yardstick, ...]:
     rivals = _rivals(row, rows)
-    memory = row.planned.first.label("memory")
-    same_memory = [other for other in rivals if other.planned.first.label("memory") == memory]
+    memory = row.planned.first.memory.label
+    same_memory = [other for other in rivals if other.planned.first.memory.label == memory]
     shape = [other for other in same_memory if other.planned.first.streams == row.planned.first.streams]
     static = shape if _static(shape) else same_memory
     found = [(_best_word(static), other) for other in _best_static(static)[:1]]
@@ -179,6 +186,7 @@ def _yardsticks(row: _Row, rows: Sequence[_Row]) -> tuple[Yardstick, ...]:
     return tuple(
         Yardstick(
             kind=kind,
+            name=other.planned.name,
             label=other.planned.label,
             rate=_success(other.matrices, ()).rate,
             difference=_difference(row, other),
@@ -191,7 +199,7 @@ def _marked(groups: Sequence[GroupResult], rows: Sequence[_Row]) -> list[GroupRe
     """Rows with the mark of the best static arm of their arena, memory and shape of streams."""
     blocks: dict[tuple[object, ...], list[_Row]] = {}
     for row in rows:
-        block = (row.planned.arena, row.planned.first.label("memory"), row.planned.first.streams)
+        block = (row.planned.arena, row.planned.first.memory.label, row.planned.first.streams)
         blocks.setdefault(block, []).append(row)
     marks: dict[str, str] = {}
     for block_rows in blocks.values():
@@ -209,7 +217,7 @@ def _cell(sample: CellSample, label: str) -> CellResult:
     status = "pending" if not sample.num_found else "done" if sample.num_found >= cell.num_tasks else "partial"
     return CellResult(
         cell_id=cell.cell_id,
-        labels={axis: cell.label(axis) for axis in AXES},
+        labels={axis: cell.entry(axis).label for axis in PLUGIN_AXES},
         group=label,
         seed=cell.seed,
         streams=cell.streams,
@@ -224,6 +232,15 @@ def _cell(sample: CellSample, label: str) -> CellResult:
     )
 
 
+def _backbones(cells: Sequence[Cell]) -> dict[str, tuple[Mapping[str, Any], ...]]:
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        known, settings = found.setdefault(cell.backbone.label, []), cell.settings.get("backbone", {})
+        if settings not in known:
+            known.append(settings)
+    return {label: tuple(known) for label, known in found.items()}
+
+
 def _provenance(samples: Sequence[CellSample]) -> str:
     return ", ".join(sorted({text for sample in samples for text in sample.episodes["provenance"].tolist()}))
 
@@ -232,7 +249,7 @@ def _goal_types(rows: Sequence[_Row]) -> dict[str, int]:
     """Goal types seen in each benchmark, over all its cells."""
     seen: dict[str, set[str]] = {}
     for row in rows:
-        types = seen.setdefault(row.planned.first.label("benchmark"), set())
+        types = seen.setdefault(row.planned.first.benchmark.label, set())
         for sample in row.samples:
             types.update(sample.episodes["goal_type"].tolist())
     return {benchmark: len(types) for benchmark, types in seen.items()}

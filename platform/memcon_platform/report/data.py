@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from memcon_platform.report.grouping import NO_MEMORY
 from memcon_platform.report.statistics import Interval
 
 __all__ = [
@@ -16,6 +18,7 @@ __all__ = [
     "GroupResult",
     "PairedDifference",
     "ReportData",
+    "Section",
     "Success",
     "Tokens",
     "Yardstick",
@@ -29,7 +32,7 @@ class Success:
     num_tasks: int
     successes: int
     unevaluable: int = 0
-    # Two-way bootstrap over (seed, stream) and tasks; None without tasks.
+    # None without tasks.
     interval: Interval | None = None
 
     @property
@@ -45,6 +48,8 @@ class PairedDifference:
     mean: float
     interval: Interval
     num_pairs: int
+    # (seed, stream)s that have pairs; with one, the interval covers the choice of tasks and not that of seeds.
+    num_streams: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +58,7 @@ class Yardstick:
 
     # "best static arm" ("only static arm" where one ran), "random arm" or "no memory".
     kind: str
+    name: str
     label: str
     rate: float | None
     # Learned minus yardstick; None when no task is in both.
@@ -141,7 +147,9 @@ class GroupResult:
 
     # Axis -> label.
     labels: Mapping[str, str]
-    # What tells it from its siblings: memory, policy, shape of its streams, differing settings.
+    # What tells it from the other rows of its memory: policy, shape of its streams, differing settings.
+    name: str
+    # `name` with the memory in front of it.
     label: str
     # "no memory", "memory's own retrieval", "static arm", "random arm" or "learned".
     role: str
@@ -168,9 +176,35 @@ class GroupResult:
     provenance: str
 
     @property
-    def benchmark(self) -> str:
-        """Label of the benchmark."""
-        return self.labels["benchmark"]
+    def arena(self) -> tuple[str, str, str]:
+        """Labels of benchmark, framework and backbone: rows that share them may be compared."""
+        return self.labels["benchmark"], self.labels["framework"], self.labels["backbone"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """Rows that may be compared, in the order of `ReportData.groups`."""
+
+    # Benchmark; with framework and backbone where several of them ran on it.
+    title: str
+    benchmark: str
+    framework: str
+    backbone: str
+    groups: tuple[GroupResult, ...]
+
+    @property
+    def provenance(self) -> str:
+        """Where the tasks come from, "no" before any ran."""
+        return ", ".join(sorted({group.provenance for group in self.groups if group.provenance})) or "no"
+
+    @property
+    def memories(self) -> tuple[str, ...]:
+        """Labels of the memories beside no memory."""
+        return tuple(dict.fromkeys(group.labels["memory"] for group in self.groups if group.role != NO_MEMORY))
+
+    def name(self, group: GroupResult) -> str:
+        """The row's name, with its memory where there are several."""
+        return group.label if len(self.memories) > 1 else group.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +215,12 @@ class ReportData:
     created_at: str
     # From plan.json: versions, platform, commit.
     provenance: Mapping[str, Any]
+    # Benchmark by benchmark: no memory, then each memory with static arms, random arm, learned.
     groups: tuple[GroupResult, ...]
+    # In order of the plan.
     cells: tuple[CellResult, ...]
+    # Backbone label -> its resolved settings, each as it differs between cells.
+    backbones: Mapping[str, tuple[Mapping[str, Any], ...]]
     # Bootstrap resamples and confidence level of every interval.
     resamples: int
     level: float
@@ -190,10 +228,19 @@ class ReportData:
     notes: tuple[str, ...]
 
     @property
-    def benchmarks(self) -> tuple[str, ...]:
-        """Benchmark labels in order of the plan."""
-        return tuple(dict.fromkeys(group.benchmark for group in self.groups))
-
-    def of(self, benchmark: str) -> tuple[GroupResult, ...]:
-        """Groups of one benchmark in order of the plan."""
-        return tuple(group for group in self.groups if group.benchmark == benchmark)
+    def sections(self) -> tuple[Section, ...]:
+        """The groups by what may be compared."""
+        arenas: dict[tuple[str, str, str], list[GroupResult]] = {}
+        for group in self.groups:
+            arenas.setdefault(group.arena, []).append(group)
+        alone = Counter(benchmark for benchmark, _, _ in arenas)
+        return tuple(
+            Section(
+                title=arena[0] if alone[arena[0]] == 1 else ", ".join(arena),
+                benchmark=arena[0],
+                framework=arena[1],
+                backbone=arena[2],
+                groups=tuple(groups),
+            )
+            for arena, groups in arenas.items()
+        )

@@ -143,12 +143,14 @@ def scatter(points: Sequence[Point], title: str, *, x_label: str, y_label: str) 
     parts = [_grid_y(up, y_ticks, across), f'<text class="tick" x="4" y="10">{escape(y_label)}</text>']
     parts += [_tick(across(tick), 268, f"{tick:,.0f}") for tick in x_ticks]
     parts.append(_tick(_WIDTH / 2, 286, x_label))
-    for number, point in enumerate(points, start=1):
+    for point in points:
         x, y = across(point.x), up(point.y)
         radius = 11 if point.strong else 9
         parts.append(f'<circle class="f{point.colour} mark" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">')
         parts.append(f"<title>{escape(point.label)}: {point.x:,.0f} tokens, {point.y:.1f} %</title></circle>")
-        parts.append(f'<text class="onbar" x="{x:.1f}" y="{y + 4:.1f}">{number}</text>')
+    # Numbers last: no mark covers one.
+    for number, point in enumerate(points, start=1):
+        parts.append(f'<text class="onbar" x="{across(point.x):.1f}" y="{up(point.y) + 4:.1f}">{number}</text>')
     return _svg(parts, 292, title)
 
 

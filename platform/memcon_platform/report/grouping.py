@@ -7,16 +7,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memcon_platform.trajectory import PlanCell
-from memcon_platform.trajectory.plan_file import AXES
+from memcon_platform.config import Cell
+from memcon_platform.config.plan import PLUGIN_AXES
 
-__all__ = ["LEARNED", "NO_MEMORY", "OWN_RETRIEVAL", "RANDOM_ARM", "STATIC_ARM", "PlannedGroup", "group", "is_exact"]
+__all__ = [
+    "LEARNED",
+    "NO_MEMORY",
+    "OWN_RETRIEVAL",
+    "RANDOM_ARM",
+    "ROLES",
+    "STATIC_ARM",
+    "PlannedGroup",
+    "group",
+    "is_exact",
+]
 
 NO_MEMORY = "no memory"
 OWN_RETRIEVAL = "memory's own retrieval"
 STATIC_ARM = "static arm"
 RANDOM_ARM = "random arm"
 LEARNED = "learned"
+# In the order that tells the story.
+ROLES = (NO_MEMORY, OWN_RETRIEVAL, STATIC_ARM, RANDOM_ARM, LEARNED)
 
 _ROLE_OF_POLICY = {"fixed": STATIC_ARM, "uniform": RANDOM_ARM, "none": OWN_RETRIEVAL}
 
@@ -25,56 +37,75 @@ _ROLE_OF_POLICY = {"fixed": STATIC_ARM, "uniform": RANDOM_ARM, "none": OWN_RETRI
 class PlannedGroup:
     """Cells that differ in the seed only, in order of the plan."""
 
-    cells: tuple[PlanCell, ...]
+    cells: tuple[Cell, ...]
     role: str
-    label: str
+    # What tells it from the other rows of its memory: policy, shape of its streams, settings that differ.
+    name: str
     # (benchmark, framework, backbone) labels: rows that may be compared.
     arena: tuple[str, str, str]
 
     @property
-    def first(self) -> PlanCell:
+    def first(self) -> Cell:
         """The cell that stands for the settings of all."""
         return self.cells[0]
 
+    @property
+    def label(self) -> str:
+        """`name` with the memory in front of it."""
+        return self.name if self.role == NO_MEMORY else f"{self.first.memory.label} {self.name}"
 
-def group(cells: Sequence[PlanCell]) -> list[PlannedGroup]:
-    """Rows of the report, in order of the plan."""
-    rows: dict[str, list[PlanCell]] = {}
+
+def group(cells: Sequence[Cell]) -> list[PlannedGroup]:
+    """Rows of the report, arena by arena: no memory, then each memory with static arms, random arm, learned."""
+    rows: dict[str, list[Cell]] = {}
     for cell in sorted(cells, key=lambda cell: cell.place):
         rows.setdefault(_identity(cell), []).append(cell)
-    named: dict[tuple[Any, ...], list[list[PlanCell]]] = {}
+    named: dict[tuple[Any, ...], list[Cell]] = {}
     for members in rows.values():
-        named.setdefault((_arena(members[0]), _short_label(members[0])), []).append(members)
+        named.setdefault((_arena(members[0]), members[0].memory.label, _name(members[0])), []).append(members[0])
     details = {
-        members[0].cell_id: detail
+        cell.cell_id: detail
         for siblings in named.values()
-        for members, detail in zip(siblings, _differing([members[0] for members in siblings]), strict=True)
+        for cell, detail in zip(siblings, _differing(siblings), strict=True)
     }
-    return [
+    groups = [
         PlannedGroup(
             cells=tuple(members),
             role=_role(members[0]),
-            label=" ".join(filter(None, (_short_label(members[0]), details[members[0].cell_id]))),
+            name=" ".join(filter(None, (_name(members[0]), details[members[0].cell_id]))),
             arena=_arena(members[0]),
         )
         for members in rows.values()
     ]
+    arenas = list(dict.fromkeys(found.arena for found in groups))
+    memories = list(dict.fromkeys(found.first.memory.label for found in groups))
+    return sorted(
+        groups,
+        key=lambda found: (
+            arenas.index(found.arena),
+            found.role != NO_MEMORY,
+            memories.index(found.first.memory.label),
+            ROLES.index(found.role),
+            found.first.streams > 1,
+            found.first.place,
+        ),
+    )
 
 
-def is_exact(cell: PlanCell) -> bool:
+def is_exact(cell: Cell) -> bool:
     """At most one open episode a table: bit-equal for any number of workers (architecture: "Exact")."""
     scoped = cell.table_scope == "stream" or (cell.table_scope == "cell" and cell.streams == 1)
-    return scoped or cell.name("policy") == "none" or cell.settings.get("max_open_episodes") == 1
+    return scoped or cell.policy.name == "none"
 
 
-def _identity(cell: PlanCell) -> str:
+def _identity(cell: Cell) -> str:
     """Text of everything but the seed."""
-    entries = {axis: [cell.name(axis), cell.entries[axis].get("parameters")] for axis in AXES}
+    entries = {axis: [cell.entry(axis).name, cell.entry(axis).parameters] for axis in PLUGIN_AXES}
     shape = [cell.streams, cell.split, cell.table_scope, cell.stream_tasks]
     return json.dumps([entries, shape, _settings(cell)], sort_keys=True, default=str)
 
 
-def _settings(cell: PlanCell) -> dict[str, str]:
+def _settings(cell: Cell) -> dict[str, str]:
     """Resolved settings as flat "path -> text", without the seed."""
     flat: dict[str, str] = {}
 
@@ -83,35 +114,43 @@ def _settings(cell: PlanCell) -> dict[str, str]:
             for key, item in value.items():
                 walk(f"{path}.{key}" if path else str(key), item)
         else:
-            flat[path] = json.dumps(value, default=str)
+            flat[path] = value if isinstance(value, str) else json.dumps(value, default=str)
 
     walk("", cell.settings)
     flat.pop("seed", None)
     return flat
 
 
-def _arena(cell: PlanCell) -> tuple[str, str, str]:
-    return cell.label("benchmark"), cell.label("framework"), cell.label("backbone")
+def _arena(cell: Cell) -> tuple[str, str, str]:
+    return cell.benchmark.label, cell.framework.label, cell.backbone.label
 
 
-def _role(cell: PlanCell) -> str:
-    if cell.name("memory") == "empty":
+def _role(cell: Cell) -> str:
+    if cell.memory.name == "empty":
         return NO_MEMORY
-    return _ROLE_OF_POLICY.get(cell.name("policy"), LEARNED)
+    return _ROLE_OF_POLICY.get(cell.policy.name, LEARNED)
 
 
-def _short_label(cell: PlanCell) -> str:
-    parts = [cell.label("memory")]
-    if cell.name("policy") != "none":
-        parts.append(cell.label("policy"))
+def _name(cell: Cell) -> str:
+    decides = cell.policy.name != "none"
+    if _role(cell) == NO_MEMORY:
+        parts = ["no memory", *([cell.policy.label] if decides else [])]
+    else:
+        parts = [cell.policy.label if decides else "own retrieval"]
     if cell.streams > 1:
-        table = {"cell": "shared table", "stream": "own tables"}.get(cell.table_scope, f"table {cell.table_scope}")
-        parts.append(f"({cell.streams} streams, {table})")
-    return " ".join(parts)
+        parts.append(f"{cell.streams} streams")
+        if decides:
+            parts.append("1 table" if cell.table_scope == "cell" else f"a table a {cell.table_scope}")
+    return ", ".join(parts)
 
 
-def _differing(siblings: Sequence[PlanCell]) -> list[str]:
-    """For rows of the same short label, the settings that tell them apart."""
+def _differing(siblings: Sequence[Cell]) -> list[str]:
+    """For rows of the same name, the settings that tell them apart."""
     settings = [_settings(cell) for cell in siblings]
     paths = sorted({path for flat in settings for path in flat if len({other.get(path) for other in settings}) > 1})
-    return [" ".join(f"{path}={flat.get(path, 'default')}" for path in paths) for flat in settings]
+    ends = [path.rpartition(".")[2] for path in paths]
+    names = [end if ends.count(end) == 1 else path for path, end in zip(paths, ends, strict=True)]
+    return [
+        " ".join(f"{name}={flat.get(path, 'default')}" for name, path in zip(names, paths, strict=True))
+        for flat in settings
+    ]

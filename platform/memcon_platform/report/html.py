@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from memcon.errors import StorageError
 from memcon_platform.report import drawing, wording
-from memcon_platform.report.data import GroupResult, ReportData
+from memcon_platform.report.data import GroupResult, ReportData, Section
 from memcon_platform.report.grouping import LEARNED, NO_MEMORY
 
 __all__ = ["render", "write"]
@@ -24,14 +24,10 @@ _GREY = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Section:
-    """What the template draws for one benchmark."""
+class _Drawn:
+    """A section with its drawings; colours and bars by the id of a group's first cell."""
 
-    benchmark: str
-    provenance: str
-    framework: str
-    backbone: str
-    groups: tuple[GroupResult, ...]
+    section: Section
     colours: Mapping[str, int]
     bars: Mapping[str, Markup]
     forest: Markup | None
@@ -74,35 +70,30 @@ def render(data: ReportData) -> str:
     return template.render(
         data=data,
         say=wording,
-        sections=[_section(name, data.of(name)) for name in data.benchmarks],
-        provenance=[(key, _text(value)) for key, value in data.provenance.items()],
+        sections=[_drawn(section) for section in data.sections],
+        provenance=[(key, _text(value)) for key, value in _origins(data)],
         learned=LEARNED,
+        no_memory=NO_MEMORY,
         planned=sum(cell.planned for cell in data.cells),
         found=sum(cell.found for cell in data.cells),
         done=sum(cell.status == "done" for cell in data.cells),
     )
 
 
-def _section(benchmark: str, groups: tuple[GroupResult, ...]) -> _Section:
+def _drawn(section: Section) -> _Drawn:
+    groups = section.groups
     colours = _colours(groups)
     top = max((100 * g.success.interval.high for g in groups if g.success.interval), default=100.0) or 100.0
-    return _Section(
-        benchmark=benchmark,
-        provenance=", ".join(sorted({g.provenance for g in groups if g.provenance})),
-        framework=", ".join(dict.fromkeys(g.labels["framework"] for g in groups)),
-        backbone=", ".join(dict.fromkeys(g.labels["backbone"] for g in groups)),
-        groups=groups,
+    lines = [_line(section.name(g), g, colours[g.cell_ids[0]]) for g in groups]
+    return _Drawn(
+        section=section,
         colours=colours,
         bars={g.cell_ids[0]: drawing.interval_bar(_bar(g), top) for g in groups if g.success.interval},
-        forest=_forest(groups),
-        curves=drawing.curves(
-            [_line(g, colours[g.cell_ids[0]]) for g in groups],
-            f"Success over the stream, {benchmark}",
-            x_label="share of the stream",
-        ),
-        arms=_arms(groups),
-        arm_legend=_arm_legend(groups),
-        scatter=_scatter(groups, colours),
+        forest=_forest(section),
+        curves=drawing.curves(lines, f"Success over the stream, {section.title}", x_label="share of the stream"),
+        arms=_arms(section),
+        arm_legend=tuple((action_id, _arm_colour(action_id)) for action_id in _arm_ids(groups)),
+        scatter=_scatter(section, colours),
         goal_types=tuple(sorted({name for g in groups for name in g.by_goal_type})),
     )
 
@@ -126,25 +117,25 @@ def _bar(group: GroupResult) -> drawing.Bar:
     )
 
 
-def _forest(groups: Sequence[GroupResult]) -> Markup | None:
+def _forest(section: Section) -> Markup | None:
     bars = [
         drawing.Bar(
-            label=group.label,
+            label=section.name(group),
             value=100 * group.difference.mean,
             low=100 * group.difference.interval.low,
             high=100 * group.difference.interval.high,
             strong=group.role == LEARNED,
         )
-        for group in groups
+        for group in section.groups
         if group.difference
     ]
     return drawing.forest(bars, "Paired difference to no memory, percent points") if bars else None
 
 
-def _line(group: GroupResult, colour: int) -> drawing.Line:
+def _line(name: str, group: GroupResult, colour: int) -> drawing.Line:
     points = tuple((p.position, None if p.rate is None else 100 * p.rate) for p in group.curve)
     return drawing.Line(
-        label=group.label,
+        label=name,
         points=points,
         colour=colour,
         strong=group.role == LEARNED,
@@ -161,36 +152,40 @@ def _arm_colour(action_id: str) -> int:
     return wording.arm_place(action_id)[0] % _COLOURS
 
 
-def _arm_legend(groups: Sequence[GroupResult]) -> tuple[tuple[str, int], ...]:
-    return tuple((action_id, _arm_colour(action_id)) for action_id in _arm_ids(groups))
-
-
-def _arms(groups: Sequence[GroupResult]) -> Markup | None:
+def _arms(section: Section) -> Markup | None:
     rows = []
-    for group in groups:
+    for group in section.groups:
         if group.decisions is None:
             continue
         arms = sorted(group.decisions.arms, key=lambda arm: wording.arm_place(arm.action_id))
         segments = [
             drawing.Segment(label=arm.action_id, share=arm.share, colour=_arm_colour(arm.action_id)) for arm in arms
         ]
-        rows.append((group.label, segments))
+        rows.append((section.name(group), segments))
     return drawing.stacked(rows, "Share of decisions that each arm got") if rows else None
 
 
-def _scatter(groups: Sequence[GroupResult], colours: Mapping[str, int]) -> Markup:
+def _scatter(section: Section, colours: Mapping[str, int]) -> Markup:
     points = [
         drawing.Point(
-            label=group.label,
+            label=section.name(group),
             x=group.tokens.by_purpose.get("agent_prompt", 0.0),
             y=100 * (group.success.rate or 0.0),
             colour=colours[group.cell_ids[0]],
             strong=group.role == LEARNED,
         )
-        for group in groups
+        for group in section.groups
     ]
     return drawing.scatter(points, "Success against prompt tokens", x_label="prompt tokens a task", y_label="success %")
 
 
+def _origins(data: ReportData) -> list[tuple[str, Any]]:
+    """What the numbers come from, by name: provenance of the run, then each backbone as it was set."""
+    backbones = [(f"backbone {label}", settings) for label, known in data.backbones.items() for settings in known]
+    return [*data.provenance.items(), *backbones]
+
+
 def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_text(item)}" for key, item in value.items())
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -6,18 +6,20 @@ from typing import Any
 
 from memcon import codec
 from memcon_platform.report.data import CellResult, GroupResult, ReportData, Success, Tokens
+from memcon_platform.report.statistics import TWO_WAY
 
 __all__ = ["to_json"]
 
 
 def to_json(data: ReportData) -> dict[str, Any]:
-    """A JSON-able form of the report; `cells` and `groups` in order of the plan."""
+    """A JSON-able form of the report; `cells` in order of the plan, `groups` in that of the tables."""
     return {
         "schema_version": 1,
         "run": data.run,
         "created_at": data.created_at,
         "provenance": codec.encode(data.provenance),
-        "interval": {"level": data.level, "method": "two-way bootstrap", "resamples": data.resamples},
+        "interval": {"level": data.level, "method": TWO_WAY, "resamples": data.resamples},
+        "backbones": codec.encode(data.backbones),
         "notes": list(data.notes),
         "cells": [_cell(cell) for cell in data.cells],
         "groups": [_group(group) for group in data.groups],
@@ -45,6 +47,7 @@ def _cell(cell: CellResult) -> dict[str, Any]:
 def _group(group: GroupResult) -> dict[str, Any]:
     return {
         **group.labels,
+        "name": group.name,
         "label": group.label,
         "role": group.role,
         "mark": group.mark,

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memcon.errors import DamagedFileError
-from memcon_platform.trajectory import PlanCell, read_run
+from memcon_platform.config import Cell
+from memcon_platform.trajectory import read_run
 
 __all__ = ["PURPOSES", "SOURCES", "CellSample", "Matrices", "Unit", "load", "matrix", "pair", "quarter_of"]
 
@@ -50,7 +51,7 @@ _DECISIONS = (
 class CellSample:
     """The finished tasks of one cell; every column of a table has the same length."""
 
-    cell: PlanCell
+    cell: Cell
     episodes: Mapping[str, Column]
     decisions: Mapping[str, Column]
 
@@ -66,7 +67,7 @@ class CellSample:
         return len(self.episodes["ordinal"])
 
 
-def load(run_dir: Path, cells: Sequence[PlanCell]) -> dict[str, CellSample]:
+def load(run_dir: Path, cells: Sequence[Cell]) -> dict[str, CellSample]:
     """Sample of each cell of the plan by its id; a cell without finished tasks has empty columns.
 
     Raises:

@@ -1,12 +1,32 @@
-"""Intervals: a two-way bootstrap over streams and tasks, drawn from the seed tree, so that a report repeats to the bit.
+"""Intervals: a two-way bootstrap over streams and tasks, brought to the two-way variance. Owns no data access.
 
-A success depends on the seed and on the task, and both were sampled: resampling single tasks only would take the same
-task under five seeds for five independent ones (Owen 2007, the pigeonhole bootstrap). Owns no data access.
+A success depends on the seed (its stream) and on the task, and both were sampled: resampling single outcomes would take
+the same task under five seeds for five independent ones. Resampling streams and tasks (Owen 2007, the pigeonhole
+bootstrap) takes both in, but counts the noise of single outcomes three times, once through the streams, the tasks and
+the outcomes each, so that its intervals are up to 1.7 times too wide. Hence the distances of its means from the mean
+(taken to both sides alike, Hall 1988: scaled percentiles would leave 0 out where a single pair differs) are scaled to
+
+    variance of the mean = V(streams) + V(tasks) - V(outcomes)
+
+(two-way clusters: Cameron, Gelbach and Miller 2011; on a full table the random-effects analysis of variance), each part
+at least V(outcomes), with Student's t at Satterthwaite's degrees of freedom, since five streams say little about their
+own spread. Coverage at 95 % over 2,000 simulated experiments of paired differences (task sd 0.15, residual sd 0.4), and
+the mean width in percent points, by `python tests/support/interval_coverage.py 2000`:
+
+    streams x tasks, stream sd      5 x 134, 0.03  5 x 134, 0     5 x 134, 0.08  3 x 134, 0.03  2 x 40, 0.03
+    this interval                   95.7 %, 10.9   97.0 %, 8.9    94.0 %, 20.1   95.0 %, 17.3   96.0 %, 36.3
+    two-way bootstrap as it is      97.8 %, 11.6   99.2 %, 10.6   92.3 %, 16.1   97.0 %, 13.6   98.8 %, 25.9
+    tasks resampled only            88.8 %, 7.7    95.2 %, 7.7    63.4 %, 7.7    87.1 %, 9.0    93.6 %, 18.7
+    streams resampled only          78.0 %, 6.5    73.1 %, 4.8    81.3 %, 12.7   72.3 %, 7.7    59.4 %, 7.6
+    single outcomes resampled       80.3 %, 6.2    89.1 %, 6.2    54.9 %, 6.4    82.7 %, 8.1    92.3 %, 17.8
+    variance above, t of fewest - 1 98.9 %, 13.3   99.5 %, 11.6   96.5 %, 21.8   99.9 %, 25.3   100.0 %, 148.0
+    width by the true spread                9.4            7.7            16.2           11.4           20.6
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,14 +35,21 @@ from numpy.typing import NDArray
 
 from memcon.seeds import SeedTree
 
-__all__ = ["LEVEL", "RESAMPLES", "Interval", "mean_interval", "success_interval"]
+__all__ = ["LEVEL", "RESAMPLES", "TASKS_ONLY", "TWO_WAY", "Interval", "mean_interval", "success_interval"]
 
 Matrix = NDArray[np.float64]
 
 RESAMPLES = 2000
 LEVEL = 0.95
-# Standard normal quantile of LEVEL, for the Wilson interval.
+TWO_WAY = "two-way bootstrap, variance-corrected"
+# One stream says nothing about other seeds.
+TASKS_ONLY = "bootstrap over tasks"
+_STREAMS_ONLY = "bootstrap over streams"
+# Standard normal quantile of LEVEL.
 _Z = 1.959963984540054
+# With two streams Satterthwaite's estimate falls to 1 (t = 12.7) by chance: the floor leaves the coverage as it is and
+# halves the mean width.
+_LEAST_FREEDOM = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,28 +58,29 @@ class Interval:
 
     low: float
     high: float
-    # "two-way bootstrap", or "wilson" where all outcomes are equal and a bootstrap would have no width.
-    method: str = "two-way bootstrap"
+    # TWO_WAY, TASKS_ONLY, or "wilson" where all outcomes are equal and a bootstrap would have no width.
+    method: str = TWO_WAY
 
 
-def mean_interval(values: Matrix) -> Interval | None:
-    """Percentile interval of the mean of `values`, shape (streams, tasks), NaN where there is no value.
+def mean_interval(values: Matrix, *, least: float = -1.0, most: float = 1.0) -> Interval | None:
+    """Interval of the mean of `values`, shape (streams, tasks), NaN where there is no value; None without a value.
 
-    Streams and tasks are resampled with replacement, independently; with one row only the tasks are. None without a
-    value.
+    Args:
+        values: outcomes or differences.
+        least: smallest value that the mean can have.
+        most: largest value that the mean can have.
     """
     present = ~np.isnan(values)
     if not present.any():
         return None
-    row_counts, column_counts = _draws(*values.shape)
-    filled = np.where(present, values, 0.0)
-    totals = ((row_counts @ filled) * column_counts).sum(axis=1)
-    weights = ((row_counts @ present.astype(np.float64)) * column_counts).sum(axis=1)
-    # A resample may miss every present value of a sparse matrix.
-    means = totals[weights > 0] / weights[weights > 0]
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
-    return Interval(low=float(low), high=float(high))
+    values = values[present.any(axis=1)][:, present.any(axis=0)]
+    means = _resampled_means(values)
+    mean, spread = float(np.nanmean(values)), float(means.std())
+    # Equal values have no spread.
+    variance, freedom = _variance(values)
+    scale = _t(freedom) * math.sqrt(variance) / (_Z * spread) if spread > 0 else 0.0
+    half = scale * float(np.quantile(np.abs(means - mean), LEVEL))
+    return Interval(low=max(least, mean - half), high=min(most, mean + half), method=_method(*values.shape))
 
 
 def success_interval(values: Matrix) -> Interval | None:
@@ -61,7 +89,82 @@ def success_interval(values: Matrix) -> Interval | None:
     if present.size and np.all(present == present[0]):
         # Repeats of a task under other seeds are not counted as new evidence.
         return _wilson(float(present[0]), int((~np.isnan(values)).any(axis=0).sum()))
-    return mean_interval(values)
+    return mean_interval(values, least=0.0)
+
+
+def _method(streams: int, tasks: int) -> str:
+    if streams == 1:
+        return TASKS_ONLY
+    return TWO_WAY if tasks > 1 else _STREAMS_ONLY
+
+
+# --- variance ---------------------------------------------------------------------------------------------------------
+
+
+def _variance(values: Matrix) -> tuple[float, float]:
+    """Variance of the mean of `values`, which has no empty stream or task, and its degrees of freedom."""
+    streams, tasks = values.shape
+    present = ~np.isnan(values)
+    deviations = np.where(present, values - np.nanmean(values), 0.0)
+    outcomes, freedom = _outcome_variance(deviations, present)
+    by_stream = _cluster_variance(deviations.sum(axis=1), int(present.sum()))
+    by_task = _cluster_variance(deviations.sum(axis=0), int(present.sum()))
+    # A part that is not above the noise of single outcomes has shown nothing of its own.
+    parts = [(part, size - 1) for part, size in ((by_stream, streams), (by_task, tasks)) if part > outcomes]
+    if len(parts) == 2:
+        parts.append((-outcomes, freedom))
+    elif not parts:
+        parts.append((outcomes, freedom))
+    return sum(part for part, _ in parts), _satterthwaite(parts)
+
+
+def _cluster_variance(sums: Matrix, count: int) -> float:
+    """Variance of a mean of `count` values from the sums of deviations within each cluster; 0 for one cluster."""
+    clusters = len(sums)
+    if clusters < 2:
+        return 0.0
+    return float((sums**2).sum()) / count**2 * clusters / (clusters - 1)
+
+
+def _outcome_variance(deviations: Matrix, present: NDArray[np.bool_]) -> tuple[float, int]:
+    """Variance of the mean from what neither stream nor task explains, and its degrees of freedom.
+
+    The least squares fit of stream and task effects, tasks eliminated, since absent values make the table unbalanced.
+    0 when nothing is left to estimate it from, or with one stream or task, whose own spread it is then.
+    """
+    if min(present.shape) < 2:
+        return 0.0, 1
+    known = present.astype(np.float64)
+    per_task, task_sums = known.sum(axis=0), deviations.sum(axis=0)
+    shares = known / per_task
+    stream_sums = deviations.sum(axis=1) - shares @ task_sums
+    effects, _, rank, _ = np.linalg.lstsq(np.diag(known.sum(axis=1)) - shares @ known.T, stream_sums, rcond=None)
+    count = int(present.sum())
+    freedom = count - present.shape[1] - int(rank)
+    if freedom < 1:
+        return 0.0, 1
+    rest = float((deviations**2).sum() - (task_sums**2 / per_task).sum() - effects @ stream_sums)
+    return max(0.0, rest) / freedom / count, freedom
+
+
+def _satterthwaite(parts: Sequence[tuple[float, int]]) -> float:
+    """Degrees of freedom of a sum of variances that have the given ones (Satterthwaite 1946)."""
+    whole = sum(part for part, _ in parts)
+    spread = sum(part**2 / freedom for part, freedom in parts)
+    return max(_LEAST_FREEDOM, whole**2 / spread) if spread else _LEAST_FREEDOM
+
+
+@lru_cache(maxsize=256)
+def _t(freedom: float) -> float:
+    """Two-sided quantile of Student's t at LEVEL, `freedom` >= 1.
+
+    With t = sqrt(freedom) tan(x) the density is that of cos(x) ** (freedom - 1), which is integrated on a fine grid.
+    """
+    grid = np.linspace(0.0, math.pi / 2, 20_001)
+    density = np.cos(grid) ** (freedom - 1)
+    mass = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
+    angle = float(np.interp(LEVEL, mass / mass[-1], grid))
+    return math.sqrt(freedom) * math.tan(angle)
 
 
 def _wilson(rate: float, count: int) -> Interval:
@@ -72,11 +175,27 @@ def _wilson(rate: float, count: int) -> Interval:
     return Interval(low=max(0.0, middle - half), high=min(1.0, middle + half), method="wilson")
 
 
+# --- resampling -------------------------------------------------------------------------------------------------------
+
+
+def _resampled_means(values: Matrix) -> Matrix:
+    """Means of `values` under resampled streams and tasks, independently of each other, shape (<= RESAMPLES,)."""
+    present = ~np.isnan(values)
+    row_counts, column_counts = _draws(*values.shape)
+    filled = np.where(present, values, 0.0)
+    totals = ((row_counts @ filled) * column_counts).sum(axis=1)
+    weights = ((row_counts @ present.astype(np.float64)) * column_counts).sum(axis=1)
+    # A resample may miss every present value of a sparse matrix.
+    means: Matrix = totals[weights > 0] / weights[weights > 0]
+    return means
+
+
 @lru_cache(maxsize=64)
 def _draws(rows: int, columns: int) -> tuple[Matrix, Matrix]:
     """How often each row and each column is drawn, shapes (RESAMPLES, rows) and (RESAMPLES, columns).
 
-    A function of the shape only: groups of equal shape share their resamples, which also makes them comparable.
+    A function of the shape only, drawn from the seed tree: a report repeats to the bit, and groups of equal shape share
+    their resamples, which also makes them comparable.
     """
     place = SeedTree(("report", "bootstrap", RESAMPLES, rows, columns))
     return _counts(place.child("rows"), rows), _counts(place.child("columns"), columns)

@@ -72,7 +72,7 @@ def by_goal_type(samples: Sequence[CellSample]) -> dict[str, Success]:
 
 def decisions(samples: Sequence[CellSample], num_goal_types: int) -> DecisionSummary | None:
     """What the policy did over all finished tasks; None for the policy `none`, which decides nothing."""
-    if all(sample.cell.name("policy") == "none" for sample in samples):
+    if all(sample.cell.policy.name == "none" for sample in samples):
         return None
     total = sum(len(sample.decisions["action_id"]) for sample in samples)
     num_tasks = sum(sample.num_found for sample in samples)

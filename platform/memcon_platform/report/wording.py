@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memcon_platform.report.data import CellResult, GroupResult, PairedDifference, Success
-from memcon_platform.report.grouping import LEARNED
-from memcon_platform.trajectory import PlanFile
+from memcon_platform.config import RunRecord
+from memcon_platform.report.data import CellResult, GroupResult, PairedDifference, ReportData, Section, Success
+from memcon_platform.report.grouping import LEARNED, NO_MEMORY, RANDOM_ARM, STATIC_ARM
 
-__all__ = ["ARM_ORDER", "arm_place", "count", "difference", "interval", "notes", "percent", "success"]
+__all__ = [
+    "ARM_ORDER",
+    "arm_place",
+    "count",
+    "difference",
+    "few_pairs",
+    "interval",
+    "interval_method",
+    "notes",
+    "pairs_note",
+    "percent",
+    "role",
+    "success",
+]
 
 IMITATOR = (
-    "The backbone of these cells is the imitator: a rule program written by hand that copies steps out of its prompt. "
-    "It is not a language model, and its numbers say nothing about one. Success is the environments' own goal test, "
-    "but how much memory helps or harms follows from the program's rules (how it spreads attention, how it discounts "
-    "failures), which we chose. The results show that the whole pipeline works and how a learner behaves "
-    "statistically (forced first visits, how many samples it needs); they are evidence neither for nor against "
-    "published figures."
+    "The backbone is the imitator: a rule program that copies steps out of its prompt, not a language model. How much "
+    "memory helps or harms follows from its rules, which we chose. The numbers show that the pipeline works and how a "
+    "learner behaves statistically; they are evidence neither for nor against published figures."
 )
 # Table 7; tables and charts keep this order.
 ARM_ORDER = (
@@ -30,12 +40,16 @@ ARM_ORDER = (
     "insight_only",
     "noop",
 )
+_ROLE_WORDS = {STATIC_ARM: "static", RANDOM_ARM: "random", LEARNED: "learned"}
 
 
 def arm_place(action_id: str) -> tuple[int, str]:
     """Sorting key of an arm: Table 7 first, others after it by name."""
     place = ARM_ORDER.index(action_id) if action_id in ARM_ORDER else len(ARM_ORDER)
     return place, action_id
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
 
 
 def percent(share: float | None, digits: int = 1) -> str:
@@ -48,10 +62,10 @@ def count(value: float | None, digits: int = 0) -> str:
     return "-" if value is None else f"{value:,.{digits}f}"
 
 
-def interval(low: float, high: float, *, signed: bool = False) -> str:
+def interval(low: float, high: float) -> str:
     """An interval in percent points."""
-    form = "+.1f" if signed else ".1f"
-    return f"[{100 * low:{form}}, {100 * high:{form}}]"
+    # Adding 0 turns a rounded "-0.0" into "0.0".
+    return f"[{round(100 * low, 1) + 0.0:.1f}, {round(100 * high, 1) + 0.0:.1f}]"
 
 
 def success(value: Success) -> str:
@@ -65,36 +79,67 @@ def difference(value: PairedDifference | None) -> str:
     """Paired difference and interval in percent points."""
     if value is None:
         return "-"
-    return f"{100 * value.mean:+.1f} {interval(value.interval.low, value.interval.high, signed=True)}"
+    return f"{100 * value.mean:+.1f} {interval(value.interval.low, value.interval.high)}"
 
 
-def notes(plan: PlanFile, cells: Sequence[CellResult], groups: Sequence[GroupResult]) -> tuple[str, ...]:
-    """What a reader must know before the numbers."""
-    found = [IMITATOR] if any(cell.name("backbone") == "imitator" for cell in plan.cells) else []
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def role(group: GroupResult) -> str:
+    """The row's role in one word: "best" for the best static arm; "" where the row's name says it."""
+    return "best" if group.mark.startswith("best") else _ROLE_WORDS.get(group.role, "")
+
+
+def interval_method(data: ReportData) -> str:
+    """How the intervals of the report were made."""
+    return (
+        f"{100 * data.level:.0f} % interval: two-way bootstrap over streams and tasks ({data.resamples:,} resamples), "
+        "brought to the two-way cluster variance"
+    )
+
+
+def few_pairs(group: GroupResult) -> bool:
+    """The row's differences cover a part of its tasks only."""
+    return group.difference is not None and group.difference.num_pairs < group.success.num_tasks
+
+
+def pairs_note(section: Section) -> str:
+    """What differences over a part of the tasks mean, "" where there are none."""
+    told = []
+    for group in section.groups:
+        found = group.difference
+        if found is not None and few_pairs(group):
+            streams = f"{found.num_streams} stream{'' if found.num_streams == 1 else 's'}"
+            single = "; over one stream an interval covers the choice of tasks, not of seeds"
+            told.append(
+                f"{section.name(group)}: only the {count(found.num_pairs)} tasks of the {streams} that no memory ran "
+                f"too{single if found.num_streams == 1 else ''}"
+            )
+    return ". ".join(told)
+
+
+def notes(record: RunRecord, cells: Sequence[CellResult], groups: Sequence[GroupResult]) -> tuple[str, ...]:
+    """What a reader must know beside the numbers."""
+    found = [IMITATOR] if any(cell.backbone.name == "imitator" for cell in record.plan.cells) else []
     found += _unfinished(cells)
-    if plan.continued_with:
+    if record.continued_with:
         found.append(
             "The run was continued under another version, Python or commit than it was begun with (plan.json, "
             "`continued_with`): its rows may mix both."
         )
     found += [
-        f"{group.benchmark}, {group.label}: {group.success.unevaluable} of {group.found} tasks could not be evaluated "
-        "and are outside every rate."
+        f"{_named(group)}: {group.success.unevaluable} of {group.found} tasks could not be evaluated and are outside "
+        "every rate."
         for group in groups
         if group.success.unevaluable
     ]
-    if any(group.role == LEARNED for group in groups):
-        found.append(
-            "Learned policies stand beside the best static arm, the random arm and no memory, as far as these ran: "
-            "reported, not arranged."
-        )
     if any(group.mark.startswith("best") for group in groups):
         found.append("The best static arm is picked after the fact on these same tasks, which flatters it.")
-    found += [_few_units(group) for group in groups if group.num_streams == 1][:1]
+    found += _one_stream(groups)
     if not all(group.exact for group in groups):
         found.append(
-            "Rows with a table shared by several streams are not exact: nothing is lost or doubled, but the order of "
-            "updates, and so their numbers, depend on the machine."
+            "Rows whose streams share a table are not exact: nothing is lost or doubled, but the order of updates, and "
+            "so their numbers, depend on the machine."
         )
     return tuple(found)
 
@@ -110,8 +155,14 @@ def _unfinished(cells: Sequence[CellResult]) -> list[str]:
     ]
 
 
-def _few_units(group: GroupResult) -> str:
-    return (
-        f"{group.benchmark}, {group.label}: one stream only, so its interval covers the choice of tasks and not that "
-        "of seeds."
-    )
+def _one_stream(groups: Sequence[GroupResult]) -> list[str]:
+    alone = [_named(group) for group in groups if group.num_streams == 1]
+    if not alone:
+        return []
+    which = "Every row" if len(alone) == len(groups) else "; ".join(alone)
+    return [f"{which}: one stream only, so the interval covers the choice of tasks and not that of seeds."]
+
+
+def _named(group: GroupResult) -> str:
+    place = group.labels["benchmark"]
+    return f"{place}, {group.name if group.role == NO_MEMORY else group.label}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.console import Console
 
@@ -13,10 +12,11 @@ from memcon.clock import SystemClock
 from memcon_platform.assembly import stream_specs
 from memcon_platform.config import has_plan, read_plan, reconcile, write_plan
 from memcon_platform.config.plan import RunPlan
+from memcon_platform.sweep.losses import refuse_lost_journals
 from memcon_platform.sweep.overview import statuses
 from memcon_platform.sweep.pool import LocalPool, Pool
 from memcon_platform.sweep.progress import Progress, Snapshot
-from memcon_platform.sweep.run_folder import driving
+from memcon_platform.sweep.run_folder import driving, policy_folder
 from memcon_platform.sweep.runner import Observer, RunEnd, Runner
 from memcon_platform.sweep.status import StreamStatus
 from memcon_platform.sweep.supervisor import StreamName, Supervisor
@@ -24,10 +24,8 @@ from memcon_platform.trajectory import SinkFactory
 from memcon_policy_server.client.local import LocalClientFactory
 from memcon_workers.spec import StreamSpec
 
-__all__ = ["Launch", "launch", "open_local", "policy_folder"]
+__all__ = ["Launch", "launch", "open_local"]
 
-# Journals, secret and served tables inside the run folder.
-_POLICY_FOLDER = "policy"
 # Worker deaths without an ended task that a stream survives beyond `task_restarts`: the task itself becomes
 # `unevaluable` first, so only a death outside any task can reach this.
 _SPARE_DEATHS = 2
@@ -52,13 +50,15 @@ async def launch(plan: RunPlan, how: Launch) -> tuple[RunPlan, RunEnd]:
         LockedError: another process drives the run.
         ConfigError: the run exists with other cells.
         StorageError: the run folder cannot be written.
+        DamagedFileError: a file of the run is damaged or missing; nothing was written.
         Interrupted: Ctrl-C came twice.
     """
     with driving(plan.run_dir):
         if has_plan(plan.run_dir):
             plan = reconcile(read_plan(plan.run_dir), plan)
-        write_plan(plan.run_dir, plan, wall_time_s=SystemClock().wall())
         specs, found = stream_specs(plan), statuses(plan)
+        refuse_lost_journals(plan, found)
+        write_plan(plan.run_dir, plan, wall_time_s=SystemClock().wall())
         left = {name: spec for name, spec in specs.items() if not found[name][0].done(found[name][1])}
         if not left:
             how.console.print("nothing is left to run: every task of the plan has ended", style="dim")
@@ -110,8 +110,3 @@ async def open_local(plan: RunPlan) -> AsyncIterator[Pool]:
         yield pool
     finally:
         await pool.close()
-
-
-def policy_folder(plan: RunPlan) -> Path:
-    """Journals, secret and served tables of a run."""
-    return plan.run_dir.resolve() / _POLICY_FOLDER

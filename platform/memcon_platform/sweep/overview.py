@@ -8,6 +8,7 @@ from typing import Any
 
 from memcon import codec
 from memcon_platform.config.plan import RunPlan
+from memcon_platform.sweep.losses import refuse_lost_streams
 from memcon_platform.sweep.status import StreamStatus, stream_status
 from memcon_platform.sweep.supervisor import StreamName
 
@@ -48,8 +49,9 @@ def statuses(plan: RunPlan) -> dict[StreamName, tuple[StreamStatus, int]]:
     """Status and number of tasks of every stream of the plan.
 
     Raises:
-        DamagedFileError: a stream file cannot be read.
+        DamagedFileError: a stream file cannot be read, or is missing though it has tasks in Parquet.
     """
+    refuse_lost_streams(plan)
     found = {}
     for cell in plan.cells:
         sizes = cell.stream_tasks

@@ -1,6 +1,7 @@
 """The Ray side of a launch: a local cluster, the policy's shards on Ray Serve, and a pool of actors.
 
-Started with `address='local'` unless RAY_ADDRESS names a cluster: a stale "current cluster" file must never decide.
+Always a cluster of its own on this machine: a stale "current cluster" file of another program must never decide where
+a run goes, and the files of streams and journals lie on this disk.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from memcon_platform.config.plan import RunPlan
-from memcon_platform.sweep.launch import policy_folder
 from memcon_platform.sweep.pool import Pool
+from memcon_platform.sweep.run_folder import policy_folder
 from memcon_platform.trajectory import SinkFactory
 from memcon_policy_server.client.http import ServedClientFactory
 
@@ -65,8 +66,11 @@ async def open_ray(plan: RunPlan) -> AsyncIterator[Pool]:
 
 
 def _init(ray: Any, plan: RunPlan) -> None:
-    address = os.environ.get("RAY_ADDRESS")  # noqa: TID251 - a shell
-    own = {} if address else {"num_cpus": plan.settings.workers, "object_store_memory": _OBJECT_STORE_BYTES}
-    if not address:
-        own["include_dashboard"] = False
-    ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **own)
+    ray.init(
+        address="local",
+        num_cpus=plan.settings.workers,
+        object_store_memory=_OBJECT_STORE_BYTES,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+    )

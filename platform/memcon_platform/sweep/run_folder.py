@@ -9,8 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from memcon.errors import LockedError, StorageError
+from memcon_platform.config.plan import RunPlan
 
-__all__ = ["driving", "write_text"]
+__all__ = ["driving", "policy_folder", "write_text"]
+
+
+def policy_folder(plan: RunPlan) -> Path:
+    """Journals, secret and served tables of a run."""
+    return plan.run_dir.resolve() / "policy"
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memcon.errors import DamagedFileError
+from memcon.store import DAMAGE_REMEDY
 
 __all__ = ["StreamStatus", "error_path", "stream_path", "stream_status"]
 
@@ -46,17 +47,21 @@ def stream_status(run_dir: Path, cell: str, stream: int) -> StreamStatus:
     """
     path, failed = stream_path(run_dir, cell, stream), error_path(run_dir, cell, stream)
     error = failed.read_text().strip() if failed.exists() else ""
-    if not path.exists() or path.stat().st_size == 0:
+    if not path.exists():
         return StreamStatus(num_ended=0, num_success=0, num_unevaluable=0, unsettled=False, error=error)
+    if path.stat().st_size == 0:
+        # A stream file gets its name when it is complete, so an empty one has lost what it held.
+        raise DamagedFileError(path, "it is empty", DAMAGE_REMEDY)
     try:
         return _read(path, error)
     except sqlite3.DatabaseError as problem:
-        remedy = "restore it from a copy, or move it away to start this stream anew; nothing was written over it"
-        raise DamagedFileError(path, str(problem), remedy) from problem
+        raise DamagedFileError(path, str(problem), DAMAGE_REMEDY) from problem
 
 
 def _read(path: Path, error: str) -> StreamStatus:
-    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    # A stream that nobody has open is read without making files beside it.
+    how = "mode=ro" if Path(f"{path}-wal").exists() else "mode=ro&immutable=1"
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True)
     try:
         classes = dict(
             connection.execute(

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from memcon.errors import UnavailableError
-from memcon_platform.config.plan import RunPlan
+from memcon.errors import MemconError
+from memcon_platform.config import RunPlan, read_record
 from memcon_platform.tracking import (
     MlflowTracker,
     NullTracker,
@@ -18,7 +18,6 @@ from memcon_platform.tracking import (
     rebuild,
     task_metrics,
 )
-from memcon_platform.trajectory import read_plan
 from memcon_workers.spec import TaskEnded
 
 __all__ = ["SweepTracking"]
@@ -29,13 +28,13 @@ class SweepTracking:
 
     def __init__(self, plan: RunPlan, *, resumed: bool) -> None:
         self._plan, self._resumed = plan, resumed
-        self._num_tasks: Mapping[str, int] = {cell.cell_id: sum(cell.stream_tasks) for cell in plan.cells}
+        self._num_tasks: Mapping[str, int] = {cell.cell_id: cell.num_tasks for cell in plan.cells}
         self._ended: dict[str, list[TaskEnded]] = defaultdict(list)
         tracking = plan.settings.tracking
         self._tracker: Tracker = (
             MlflowTracker(plan.tracking_uri, tracking.experiment) if tracking.enabled else NullTracker()
         )
-        run, cells = infos_of(read_plan(plan.run_dir), plan.run_dir)
+        run, cells = infos_of(read_record(plan.run_dir), plan.run_dir)
         self._tracker.start(run)
         for cell in cells:
             self._tracker.cell_started(cell)
@@ -59,6 +58,6 @@ class SweepTracking:
             return end
         try:
             rebuild(self._plan.run_dir, uri=self._plan.tracking_uri, experiment=tracking.experiment)
-        except UnavailableError as error:
+        except MemconError as error:
             return TrackingEnd(problem=str(error), remedy=f"run `memcon track rebuild {self._plan.run_dir}` later")
         return end

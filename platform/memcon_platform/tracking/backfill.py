@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from memcon.errors import MemconError, UnavailableError
+from memcon_platform.config import read_record
 from memcon_platform.tracking.metrics import cell_summary, finite, metric_name, task_metrics
 from memcon_platform.tracking.mlflow_store import MAX_METRICS, MetricRow, MlflowStore
 from memcon_platform.tracking.port import CellInfo, infos_of
-from memcon_platform.trajectory import read_plan, read_run
+from memcon_platform.trajectory import read_run
 
 __all__ = ["RebuildReport", "rebuild"]
 
@@ -62,9 +63,10 @@ def rebuild(run_dir: Path, *, uri: str | None = None, experiment: str = "memcon"
         NotFoundError, DamagedFileError, SchemaVersionError: the run cannot be read.
         UnavailableError: MLflow cannot be reached or refuses; what was added stays, and the command may be repeated.
     """
-    plan = read_plan(run_dir)
+    record = read_record(run_dir)
+    plan = record.plan
     tasks = _tasks(run_dir)
-    run, cells = infos_of(plan, run_dir)
+    run, cells = infos_of(record, run_dir)
     target = uri or f"sqlite:///{run_dir.resolve().parent / 'mlflow.db'}"
     try:
         store = MlflowStore(target, experiment, run)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from memcon_platform.trajectory import PlanCell, PlanFile
-from memcon_platform.trajectory.plan_file import AXES
+from memcon_platform.config import Cell, RunRecord
+from memcon_platform.config.plan import PLUGIN_AXES
 
 __all__ = ["CellInfo", "NullTracker", "RunInfo", "Tracker", "TrackingEnd", "infos_of"]
 
@@ -94,24 +94,21 @@ class NullTracker:
         return TrackingEnd()
 
 
-def infos_of(plan: PlanFile, run_dir: Path) -> tuple[RunInfo, tuple[CellInfo, ...]]:
+def infos_of(record: RunRecord, run_dir: Path) -> tuple[RunInfo, tuple[CellInfo, ...]]:
     """What tracking is told of a run: the same from a live sweep and from `memcon track rebuild`."""
-    told = {**plan.provenance, "created_at": plan.created_at}
+    told = {**record.provenance, "created_at": record.created_at}
     tags = {f"memcon.{key.removeprefix('memcon_')}": value for key, value in told.items() if value is not None}
-    run = RunInfo(run=plan.run, run_dir=run_dir, tags=tags)
-    return run, tuple(_cell_info(cell) for cell in plan.cells)
+    run = RunInfo(run=record.plan.run, run_dir=run_dir, tags=tags)
+    return run, tuple(_cell_info(cell) for cell in record.plan.cells)
 
 
-def _cell_info(cell: PlanCell) -> CellInfo:
-    axes: dict[str, Any] = {axis: cell.label(axis) for axis in AXES}
+def _cell_info(cell: Cell) -> CellInfo:
+    axes: dict[str, Any] = {axis: cell.entry(axis).label for axis in PLUGIN_AXES}
     axes |= {"seed": cell.seed, "streams": cell.streams, "split": cell.split, "table_scope": cell.table_scope}
-    entries = {axis: {"name": cell.name(axis), **(cell.entries[axis].get("parameters") or {})} for axis in AXES}
-    label = " / ".join([*(cell.label(axis) for axis in AXES), f"seed {cell.seed}"])
     return CellInfo(
         cell_id=cell.cell_id,
-        label=label + (f" / {cell.streams} streams" if cell.streams > 1 else ""),
+        label=cell.label,
         streams=cell.streams,
         axes=axes,
-        # The resolved settings name the plug-ins too; the entries stand in for a plan without settings.
-        parameters={**entries, **cell.settings, "num_tasks": cell.num_tasks},
+        parameters={**cell.settings, "num_tasks": cell.num_tasks},
     )

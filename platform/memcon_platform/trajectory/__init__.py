@@ -5,7 +5,6 @@ Owns the schemas, the blocks, their reading, comparison and integrity. Knows not
 
 from memcon_platform.trajectory.comparison import Difference, compare
 from memcon_platform.trajectory.integrity import CheckReport, check
-from memcon_platform.trajectory.plan_file import PlanCell, PlanFile, read_plan
 from memcon_platform.trajectory.reader import RunTables, read_run
 from memcon_platform.trajectory.schemas import BLOCK_TASKS, SCHEMA_VERSION, TABLES
 from memcon_platform.trajectory.sink import ParquetSink, SinkFactory
@@ -17,12 +16,9 @@ __all__ = [
     "CheckReport",
     "Difference",
     "ParquetSink",
-    "PlanCell",
-    "PlanFile",
     "RunTables",
     "SinkFactory",
     "check",
     "compare",
-    "read_plan",
     "read_run",
 ]

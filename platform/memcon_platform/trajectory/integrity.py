@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from memcon.errors import DamagedFileError, SchemaVersionError
+from memcon_platform.config import Cell, read_plan
 from memcon_platform.trajectory.blocks import Block, blocks_of, leftovers
-from memcon_platform.trajectory.plan_file import PlanCell, read_plan
 from memcon_platform.trajectory.reader import read_file
 from memcon_platform.trajectory.schemas import BLOCK_TASKS, TABLES
 
@@ -108,7 +108,7 @@ def _check_steps(where: str, tables: dict[str, Any], report: CheckReport) -> Non
             report.problems.append(f"{where}: ordinal {ordinal} took {num_steps} steps, {actions[ordinal]} are stored")
 
 
-def _check_stream(cell: PlanCell, stream: int, ordinals: list[int], report: CheckReport) -> None:
+def _check_stream(cell: Cell, stream: int, ordinals: list[int], report: CheckReport) -> None:
     planned = cell.stream_tasks[stream]
     where = f"cell {cell.cell_id}, stream {stream}"
     counts = Counter(ordinals)

@@ -16,7 +16,7 @@ import httpx2
 from memcon import codec
 from memcon.errors import ConfigError, MemconError, UnavailableError
 from memcon.learning.credit import check_outcome
-from memcon.protocols import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
+from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
 from memcon_policy_server import wire
 from memcon_policy_server.sharding import by_shard, shard_of_keys
 

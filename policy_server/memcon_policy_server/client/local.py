@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memcon.errors import MemconError
-from memcon.protocols import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
+from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
 from memcon_policy_server.owner import ShardOwner
 from memcon_policy_server.sharding import by_shard, shard_of_keys
 

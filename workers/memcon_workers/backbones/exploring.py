@@ -13,7 +13,7 @@ from memcon_workers.backbones.names import ParsedAction, named_things, parse_act
 
 __all__ = ["History", "explore", "fold"]
 
-# Handling what the goal does not name; undoing or repeating the last action's things.
+# Handling what the goal does not name; handling the last action's things again (repeating or undoing it).
 IRRELEVANT = -0.6
 SAME_THINGS = -0.8
 # Pull of an action, more when all its names are in view, times the yield of its kind.
@@ -97,14 +97,17 @@ def fold(goal: Goal, first_observation: str, pairs: Sequence[tuple[str, str]], *
 
 
 def explore(action: ParsedAction, step: Signature, history: History) -> float:
-    """How much `action` is worth trying for its own sake (facts on the offline signal, section 5.7)."""
+    """How much `action` is worth trying for its own sake (facts on the offline signal, section 5.7).
+
+    Two readings are ours (measured in `imitator`): "the same set of names" is asked of all actions that have names, and
+    an action without names has all its names in view.
+    """
     value = 0.0
     if len(action.names) > 1:
-        # Only what handles two things can be undone by the next action: "open drawer 1" undoes no "go to drawer 1".
         value += IRRELEVANT * (step.roles[0] is not Role.GOAL)
-        value += SAME_THINGS * (history.last is not None and action.identities == history.last.identities)
+    if action.names and history.last is not None:
+        value += SAME_THINGS * (action.identities == history.last.identities)
     if value:
         return value
-    # Nothing named, nothing in view: "look" and "inventory" have the base pull only.
-    in_view = bool(action.names) and action.identities <= history.in_view
-    return (BASE_PULL + IN_VIEW_PULL * in_view) * history.expected_yield(action.skeleton)
+    # What names nothing is always at hand: "look" and "inventory" are in view.
+    return (BASE_PULL + IN_VIEW_PULL * (action.identities <= history.in_view)) * history.expected_yield(action.skeleton)

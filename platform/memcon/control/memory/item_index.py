@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from memcon.errors import ConfigError, DamagedFileError
 from memcon.protocols import Embedder
-from memcon.store import StreamStore
+from memcon.store import DAMAGE_REMEDY, StreamStore
 from memcon.types import MemoryItem
 
 __all__ = ["SCORE_DECIMALS", "ItemIndex"]
@@ -29,7 +29,6 @@ CREATE TABLE IF NOT EXISTS memory_items (source TEXT NOT NULL, place INTEGER NOT
                                          text TEXT NOT NULL, vector BLOB NOT NULL, embedder TEXT NOT NULL,
                                          PRIMARY KEY (source, place))
 """
-_REMEDY = "restore it from a copy, or move it away to start this stream anew; nothing was written over it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +148,7 @@ class ItemIndex:
         return vector
 
     def _damaged(self, place: int, problem: str) -> DamagedFileError:
-        return DamagedFileError(self._store.path, f"memory item {self._source}-{place}: {problem}", _REMEDY)
+        return DamagedFileError(self._store.path, f"memory item {self._source}-{place}: {problem}", DAMAGE_REMEDY)
 
 
 def _to_bytes(vector: NDArray[np.float32]) -> bytes:
