@@ -1,9 +1,11 @@
 # Every target sets up what it needs: Python >= 3.11, pip and make are enough.
-# EXTRAS=all also installs the heavy optional adapters for the tests that need them.
+# EXTRAS names one more extra of pyproject.toml for the tests: `EXTRAS=all make test` also has every optional adapter.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS ?=
+DEV := $(VENV)/.dev$(EXTRAS:%=-%)
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 export RAY_USAGE_STATS_ENABLED := 0
 
 .DEFAULT_GOAL := help
@@ -17,11 +19,11 @@ demo: $(VENV)/.platform  ## Run configs/demo.yaml: a real sweep with a served po
 	$(BIN)/memcon sweep configs/demo.yaml
 
 .PHONY: test
-test: $(VENV)/.dev  ## Run all tests.
+test: $(DEV)  ## Run all tests.
 	$(BIN)/pytest
 
 .PHONY: check
-check: $(VENV)/.dev  ## Lint, types, import contracts.
+check: $(DEV)  ## Lint, types, import contracts.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -32,7 +34,7 @@ bench: $(VENV)/.platform  ## Measure the platform's own cost.
 	$(BIN)/memcon bench sweep configs/bench.yaml
 
 .PHONY: format
-format: $(VENV)/.dev  ## Format the sources.
+format: $(DEV)  ## Format the sources.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -49,9 +51,10 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.platform: $(VENV)/.made pyproject.toml constraints.txt
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[platform]'
+	@echo "installing memcon and its libraries into $(VENV), 1.4 GB; the first time it takes some minutes"
+	$(INSTALL) '.[platform]'
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.platform
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[platform,dev]'
+$(DEV): $(VENV)/.platform
+	$(INSTALL) '.[platform,dev$(EXTRAS:%=,%)]'
 	@touch $@

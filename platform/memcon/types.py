@@ -232,9 +232,10 @@ class Decision:
     # The arm was an unvisited arm of its key (infinite bonus, MC-27).
     forced: bool = False
     is_fallback: bool = False
-    # The memory block of the earlier decision stayed in the prompt.
+    # A memory block of an earlier decision stayed in the prompt; False where there was none to keep.
     context_kept: bool = False
-    # Why the arm did less than it says: "unsupported", "no_plan", "plan_off", "hook_failed", or "".
+    # Why the arm did less than it says: "unsupported", "no_plan", "plan_off", "hook_failed",
+    # "backend_failed", or "".
     degraded: str = ""
     # Class name and text of an exception inside a maintain hook (MC-19), or "".
     hook_error: str = ""
@@ -256,7 +257,7 @@ class Decision:
     received: int = 0
     # Seconds from the request of the decision to the finished memory block; a clock column.
     latency_s: float = 0.0
-    # Per-arm q, taken, bonus, score and probability, when asked for.
+    # Per-arm q, taken, credited, bonus, score and probability, when asked for.
     per_arm: Mapping[str, Mapping[str, float]] | None = None
 
 

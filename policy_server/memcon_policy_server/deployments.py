@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ray import serve
+from ray.exceptions import RayActorError, RayTaskError
 
 from memcon.errors import MemconError, UnavailableError
 
@@ -99,19 +100,52 @@ class ServedPolicy:
     shard_map: ServeShardMap
 
     def export(self) -> list[Path]:
-        """Write the served tables of all shards; returns the files."""
+        """Write the served tables of all shards; returns the files.
+
+        Raises:
+            MemconError: what an owner raised; `UnavailableError` when one does not answer.
+        """
         return [Path(path) for path in self._ask("export")]
 
     def stop(self) -> list[Path]:
-        """Export, stop all shards and remove the app; returns the exported files."""
-        try:
-            return [Path(path) for path in self._ask("stop")]
-        finally:
-            serve.delete(self.shard_map.app_name)
+        """Export, stop all shards and remove the app; returns the exported files.
+
+        The app stays when a shard did not answer: a Serve that is broken must not hold up the end of its cluster.
+
+        Raises:
+            MemconError: what an owner raised; `UnavailableError` when one does not answer.
+        """
+        exported = [Path(path) for path in self._ask("stop")]
+        serve.delete(self.shard_map.app_name)
+        return exported
 
     def _ask(self, method: str) -> list[str]:
-        calls = [getattr(self.shard_map.handle(shard), method).remote() for shard in range(self.shard_map.num_shards)]
-        return [call.result(timeout_s=CALL_TIMEOUT_S) for call in calls]
+        """Ask all shards at once; one whose replica died with the call is asked again, since Serve replaces it."""
+        shards = range(self.shard_map.num_shards)
+        try:
+            calls = [self._call(shard, method) for shard in shards]
+            return [self._answer(shard, method, call) for shard, call in zip(shards, calls, strict=True)]
+        except RayTaskError as error:
+            # Its text is the replica's whole traceback; what the owner raised is one line.
+            raise error.cause if isinstance(error.cause, MemconError) else self._silent(method, error) from error
+        except Exception as error:
+            raise self._silent(method, error) from error
+
+    def _answer(self, shard: int, method: str, call: Any) -> str:
+        try:
+            return str(call.result(timeout_s=CALL_TIMEOUT_S))
+        except RayActorError:
+            return str(self._call(shard, method).result(timeout_s=CALL_TIMEOUT_S))
+
+    def _call(self, shard: int, method: str) -> Any:
+        return getattr(self.shard_map.handle(shard), method).remote()
+
+    def _silent(self, method: str, error: Exception) -> UnavailableError:
+        first_line = str(error).strip().partition("\n")[0]
+        return UnavailableError(
+            f"the policy server {self.shard_map.app_name} did not answer {method} ({type(error).__name__}: "
+            f"{first_line}); nothing that it had acknowledged is lost, run the same command again"
+        )
 
 
 def start_policy(directory: Path, num_shards: int, app_name: str) -> ServedPolicy:
@@ -138,16 +172,18 @@ def start_policy(directory: Path, num_shards: int, app_name: str) -> ServedPolic
 
 
 def _check_files(directory: Path, num_shards: int) -> None:
-    """Read each journal once here: a damaged one is then one clear error, not a replica that dies again and again."""
+    """Fold each journal once here: a damaged one is then one clear error, not a replica that dies again and again."""
+    from memcon.learning.shard import PolicyShard
+    from memcon_policy_server.fold import fold
     from memcon_policy_server.journal import SqliteJournal
     from memcon_policy_server.secret import load_secret
     from memcon_policy_server.sharding import journal_path
 
-    load_secret(directory)
+    secret = load_secret(directory)
     for shard in range(num_shards):
         journal = SqliteJournal(journal_path(directory, shard), shard=shard, num_shards=num_shards)
         try:
-            for _ in journal.read():
+            for _ in fold(journal, PolicyShard(shard, num_shards, secret)):
                 pass
         finally:
             journal.close()

@@ -195,6 +195,11 @@ class SqliteJournal:
             if (seq, head) != (meta.last_seq, meta.head):
                 raise self._damaged(f"it ends at event {seq}, event {meta.last_seq} was the last one committed")
 
+    def end(self) -> int:
+        """Number of the last committed event; 0 when there is none."""
+        with self._translated("read"), self._connection.begin():
+            return int(self._connection.execute(sa.select(_meta.c.last_seq)).scalar_one())
+
     def close(self) -> None:
         """Close the file; may be called twice."""
         self._connection.close()

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from memcon import codec
 from memcon.errors import InvariantError, MemconError, StorageError
+from memcon.files import replace_file
 from memcon.learning.shard import Handled, PolicyShard
 from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
 from memcon_policy_server.fold import entry_of, fold
@@ -26,7 +27,7 @@ from memcon_policy_server.secret import load_secret
 from memcon_policy_server.sharding import export_path, journal_path, shard_of_keys
 from memcon_policy_server.wire import MovedError
 
-__all__ = ["EXPORT_SCHEMA_VERSION", "ShardOwner", "served_tables"]
+__all__ = ["EXPORT_SCHEMA_VERSION", "ShardOwner", "is_exported", "served_tables"]
 
 EXPORT_SCHEMA_VERSION = 1
 
@@ -242,14 +243,25 @@ def served_tables(core: PolicyShard, shard: int, num_shards: int, last_seq: int)
     }
 
 
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_suffix(".tmp")
+def is_exported(directory: Path, shard: int, num_shards: int) -> bool:
+    """The served tables reach to the end of the shard's journal: its last owner was not killed before its export.
+
+    Raises:
+        MemconError: the journal cannot be read.
+    """
+    journal = SqliteJournal(journal_path(directory, shard), shard=shard, num_shards=num_shards, read_only=True)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        last_seq = journal.end()
+    finally:
+        journal.close()
+    try:
+        return bool(json.loads(export_path(directory, shard).read_text(encoding="utf-8"))["last_seq"] == last_seq)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _replace(path: Path, text: str) -> None:
+    try:
+        replace_file(path, text)
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror}; check permissions and space") from error

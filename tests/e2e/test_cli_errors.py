@@ -58,6 +58,22 @@ def sweep_again(run: Path, *more: str) -> str:
     return the_error(memcon("sweep", SMOKE, "--local", *SMALL, f"root={run.parent}", *more))
 
 
+# --- the output --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        line = the_error(memcon("benchmarks", "list", stdout=full))
+    assert "No space left" in line
+
+
+def test_a_terminal_that_knows_ascii_only_ends_no_command() -> None:
+    printed = memcon("sweep", SMOKE, "--plan", environment={"PYTHONIOENCODING": "ascii"})
+    assert (printed.code, printed.err) == (0, "")
+    assert "2 cells" in printed.out
+
+
 # --- the config --------------------------------------------------------------------------------------------------
 
 

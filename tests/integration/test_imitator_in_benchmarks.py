@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from memcon.protocols import Benchmark
-from memcon.types import MemoryContext, Task, Trajectory
+from memcon.types import Insight, MemoryContext, Task, Trajectory
 from support.imitator_play import (
     a_benchmark,
     as_context,
@@ -85,9 +85,13 @@ async def test_own_experience_with_other_goal_types_neither_helps_nor_harms_much
     assert await success_rate(benchmark_, tasks, irrelevant, seeds=seeds) == pytest.approx(without, abs=0.05)
 
 
-async def test_a_memory_without_pieces_is_as_no_memory(benchmark_: Benchmark, tasks: Sequence[Task]) -> None:
+async def test_a_memory_without_steps_is_as_no_memory(benchmark_: Benchmark, tasks: Sequence[Task]) -> None:
+    words = MemoryContext(
+        insights=(Insight(insight_id="1", score=1.0, text="look around before you act"),),
+        hint="do every step for the first object, then for the second",
+    )
     for task in tasks[:6]:
-        runs = [await attempt(benchmark_, task, context, seed=1) for context in (MemoryContext(), as_context([]))]
+        runs = [await attempt(benchmark_, task, context, seed=1) for context in (MemoryContext(), words)]
         actions, again = ([step.action for step in run.steps] for run in runs)
         assert actions == again
 

@@ -9,6 +9,8 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from memcon import ids
@@ -53,7 +55,11 @@ async def play(run_dir: Path, num_shards: int, *, first: int = 0) -> None:
                     position,
                     decision_id=request.decision_id,
                     episode_id=episode.episode_id,
+                    state_key=request.keys[0],
                     action_id=reply.action_id,
+                    propensity=reply.propensity,
+                    tie_set=reply.tie_set,
+                    forced=reply.forced,
                     table=CELL.cell_id,
                 )
             )
@@ -88,6 +94,14 @@ def last_credit(journal: Path) -> tuple[int, str, str]:
     ).fetchone()
     connection.close()
     return row[0], row[1], row[2]
+
+
+def change_first_decision(run_dir: Path, column: str, value: object) -> None:
+    [file] = (run_dir / "decisions").rglob("*.parquet")
+    table = pq.read_table(file, partitioning=None)
+    rows = table.to_pylist()
+    rows[0][column] = value
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), file)
 
 
 def files(folder: Path) -> dict[Path, bytes]:
@@ -149,6 +163,30 @@ async def test_an_altered_arm_is_named_by_the_fold(tmp_path: Path) -> None:
     )
 
     assert any("does not fit what came before it" in problem for problem in verify(tmp_path).problems)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("state_key", "key 9"), ("propensity", 0.5), ("tie_set", ["noop"]), ("forced", False), ("action_id", "noop")],
+)
+async def test_a_choice_that_parquet_tells_otherwise_is_named(tmp_path: Path, column: str, value: object) -> None:
+    # What an off-policy estimate rests on must be what the owner did.
+    await play(tmp_path, 1)
+    change_first_decision(tmp_path, column, value)
+
+    [problem] = verify(tmp_path).problems
+
+    assert f"the journal gives {column} " in problem
+    assert problem.endswith(f"the run's Parquet {value!r}")
+
+
+async def test_a_decision_without_its_episode_is_named(tmp_path: Path) -> None:
+    await play(tmp_path, 1)
+    change_first_decision(tmp_path, "episode_id", "nobody's")
+
+    [problem] = verify(tmp_path).problems
+
+    assert problem.endswith("the run's Parquet has no episode nobody's")
 
 
 async def test_a_removed_credit_with_recomputed_checksums_is_named(tmp_path: Path) -> None:

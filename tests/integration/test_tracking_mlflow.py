@@ -90,7 +90,31 @@ def test_resuming_makes_no_double_and_never_logs_a_parameter_again(root: Path) -
     assert child.data.tags["mlflow.parentRunId"] == runs["run"].info.run_id
     assert child.data.tags["memcon.seed"] == "0"
     assert child.data.tags["memcon.memory"] == "metagpt"
+    about = child.data.tags["mlflow.note.content"]
+    assert "not a language model" in about
+    assert "self-made stand-in for ALFWorld" in about
     assert runs["run"].data.tags["memcon.version"] == "0.1.0"
+
+
+def test_a_run_of_the_same_name_made_anew_gets_runs_of_its_own(root: Path) -> None:
+    from mlflow import MlflowClient
+
+    run_dir = root / "again"
+    write_plan(run_dir, [ONE])
+    _track(run_dir, read_record(run_dir), range(3))
+    plan = json.loads((run_dir / "plan.json").read_text())
+    plan["created_at"] = "2027-01-02T03:04:05+00:00"
+    (run_dir / "plan.json").write_text(json.dumps(plan))
+
+    _track(run_dir, read_record(run_dir), range(2))
+
+    client = MlflowClient(tracking_uri=_uri(root))
+    experiment = client.get_experiment_by_name("memcon")
+    assert experiment is not None
+    found = client.search_runs([experiment.experiment_id], "tags.`memcon.run` = 'again'")
+    assert len(found) == 4
+    steps = [set(_history(root, run.info.run_id, "success")) for run in found if "memcon.cell_id" in run.data.tags]
+    assert sorted(steps, key=len) == [{0, 1}, {0, 1, 2}]
 
 
 def test_a_rebuild_adds_what_is_missing_and_a_second_one_adds_nothing(root: Path) -> None:
@@ -146,6 +170,16 @@ def test_artifacts_lie_beside_the_database(root: Path) -> None:
     parent = _runs(root, "artefacts")["run"]
     assert parent.info.artifact_uri.startswith((root / "mlartifacts").as_uri())
     assert next((root / "mlartifacts").rglob("report.html")).read_text() == "<p>report</p>"
+
+
+def test_the_config_of_the_run_is_an_artifact(root: Path) -> None:
+    run_dir = write_run(root / "with_config", [ONE])
+
+    rebuild(run_dir)
+
+    parent = _runs(root, "with_config")["run"]
+    (kept,) = (path for path in (root / "mlartifacts").rglob("config.yaml") if parent.info.run_id in path.parts)
+    assert kept.read_text() == (run_dir / "config.yaml").read_text() != ""
 
 
 def test_mlflow_says_nothing_on_the_terminal(root: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from memcon.learning import actions
 from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
 from memcon.protocols import Durability, Environment, Retrieval
 from memcon.store import StreamStore
+from memcon.testing.memory import ToyBackend
 from memcon.types import (
     Insight,
     MemoryItem,
@@ -133,6 +134,16 @@ class HookedBackend:
 
     def size(self) -> int:
         return len(self.rules())
+
+
+class PathGraphBackend(ToyBackend):
+    """A graph of three nodes in a row; a retrieval finds the first, and with each hop one more."""
+
+    capabilities = frozenset({"hop"})
+
+    def retrieve(self, query: str, **parameters: int) -> Retrieval:
+        found = ("near", "next", "far")[: 1 + parameters["hop"]]
+        return Retrieval(items=tuple(MemoryItem(item_id=text, source="graph", score=1.0, text=text) for text in found))
 
 
 def learning_settings(rule: str = "scripted", *, gamma: float = 0.9) -> LearningSettings:

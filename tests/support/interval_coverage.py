@@ -1,15 +1,16 @@
-"""How often the report's interval covers the truth, and how wide it is, beside other ways to resample.
+"""How often the report's two intervals cover what they are for, and how wide they are, beside other ways to resample.
 
 Run `python tests/support/interval_coverage.py [EXPERIMENTS]`. An experiment is a table of paired differences of success
 (-1, 0, 1) of streams x tasks: mean 0.05, plus an effect of the stream, plus an effect of the task, plus noise of the
-outcomes themselves. The truth is the mean over the populations of streams and tasks.
+outcomes themselves. There are two truths: the mean over the populations of streams and tasks ("other seeds too"), and
+the mean over the population of tasks under the very streams of the experiment ("these seeds").
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import click
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from memcon.seeds import SeedTree
 from memcon_platform.report import statistics
-from memcon_platform.report.statistics import LEVEL, mean_interval
+from memcon_platform.report.statistics import LEVEL, Interval, mean_interval, these_seeds_interval
 
 Matrix = NDArray[np.float64]
 
@@ -51,43 +52,66 @@ SETTINGS = (
 )
 
 
-def experiments(setting: Setting, count: int) -> Iterator[Matrix]:
-    """Tables of differences, each of shape (streams, tasks)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """A table of differences and what its mean would be over all tasks."""
+
+    # -1, 0 or 1, shape (streams, tasks)
+    values: Matrix
+    # For the streams of this table; TRUTH over all streams.
+    these_seeds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Covered:
+    """Shares of experiments whose interval holds each truth, and the mean width."""
+
+    these_seeds: float
+    other_seeds: float
+    width: float
+
+
+def experiments(setting: Setting, count: int) -> Iterator[Experiment]:
+    """The first `count` experiments of a setting."""
     for number in range(count):
         generator = SeedTree(("interval coverage", str(setting), number)).generator()
-        by_stream = [[generator.gauss(0, setting.stream_sd)] for _ in range(setting.streams)]
+        by_stream = np.array([[generator.gauss(0, setting.stream_sd)] for _ in range(setting.streams)])
         by_task = [generator.gauss(0, setting.task_sd) for _ in range(setting.tasks)]
-        chance = np.clip(TRUTH + np.array(by_stream) + np.array(by_task), -1, 1)
+        chance = np.clip(TRUTH + by_stream + np.array(by_task), -1, 1)
         either = np.maximum(setting.discordant, np.abs(chance))
         drawn = np.array([generator.random() for _ in range(chance.size)]).reshape(chance.shape)
-        yield (drawn < (either + chance) / 2) * 1.0 - (drawn > 1 - (either - chance) / 2) * 1.0
+        values = (drawn < (either + chance) / 2) * 1.0 - (drawn > 1 - (either - chance) / 2) * 1.0
+        yield Experiment(values=values, these_seeds=TRUTH + float(by_stream.mean()))
 
 
-def corrected(values: Matrix) -> tuple[float, float]:
-    """The report's interval."""
-    found = mean_interval(values)
-    assert found is not None
-    return found.low, found.high
+def other_seeds_too(values: Matrix) -> tuple[float, float]:
+    """The report's interval for a population of seeds and tasks."""
+    return _ends(mean_interval(values))
+
+
+def these_seeds(values: Matrix) -> tuple[float, float]:
+    """The report's interval for the streams as they ran."""
+    return _ends(these_seeds_interval(values))
 
 
 def pigeonhole(values: Matrix) -> tuple[float, float]:
     """Percentiles of the two-way bootstrap as they are."""
-    return _percentiles(statistics._resampled_means(values))
+    return _percentiles(values)
 
 
 def tasks_only(values: Matrix) -> tuple[float, float]:
-    """Tasks resampled, all streams of a task together."""
-    return _percentiles(statistics._resampled_means(values.mean(axis=0, keepdims=True)))
+    """Percentiles with tasks resampled, all streams of a task together."""
+    return _percentiles(values.mean(axis=0, keepdims=True))
 
 
 def streams_only(values: Matrix) -> tuple[float, float]:
-    """Streams resampled, all their tasks together."""
-    return _percentiles(statistics._resampled_means(values.mean(axis=1, keepdims=True)))
+    """Percentiles with streams resampled, all their tasks together."""
+    return _percentiles(values.mean(axis=1, keepdims=True))
 
 
 def single_outcomes(values: Matrix) -> tuple[float, float]:
-    """(stream, task) pairs resampled as if independent."""
-    return _percentiles(statistics._resampled_means(values.reshape(1, -1)))
+    """Percentiles with (stream, task) pairs resampled as if independent."""
+    return _percentiles(values.reshape(1, -1))
 
 
 def few_clusters(values: Matrix) -> tuple[float, float]:
@@ -96,25 +120,48 @@ def few_clusters(values: Matrix) -> tuple[float, float]:
     return float(values.mean() - half), float(values.mean() + half)
 
 
-METHODS: dict[str, Callable[[Matrix], tuple[float, float]]] = {
-    "the report's interval": corrected,
-    "two-way, uncorrected": pigeonhole,
-    "tasks only": tasks_only,
+Method = Callable[[Matrix], tuple[float, float]]
+
+METHODS: dict[str, Method] = {
+    "these seeds": these_seeds,
+    "other seeds too": other_seeds_too,
+    "tasks, unscaled": tasks_only,
+    "two-way, unscaled": pigeonhole,
     "streams only": streams_only,
     "single outcomes": single_outcomes,
-    "two-way variance, t of fewest clusters": few_clusters,
+    "t of fewest - 1": few_clusters,
 }
 
 
-def coverage(
-    setting: Setting, count: int, method: Callable[[Matrix], tuple[float, float]] = corrected
-) -> tuple[float, float]:
-    """Share of `count` experiments whose interval holds the truth, and the mean width."""
-    found = np.array([method(values) for values in experiments(setting, count)])
-    return float(((found[:, 0] <= TRUTH) & (found[:, 1] >= TRUTH)).mean()), float((found[:, 1] - found[:, 0]).mean())
+def coverage(setting: Setting, count: int, methods: Mapping[str, Method] = METHODS) -> dict[str, Covered]:
+    """What each of `methods` covers in `count` experiments."""
+    tables = list(experiments(setting, count))
+    truths = np.array([table.these_seeds for table in tables])
+    found = {name: np.array([method(table.values) for table in tables]) for name, method in methods.items()}
+    return {
+        name: Covered(
+            these_seeds=float(((ends[:, 0] <= truths) & (truths <= ends[:, 1])).mean()),
+            other_seeds=float(((ends[:, 0] <= TRUTH) & (ends[:, 1] >= TRUTH)).mean()),
+            width=float((ends[:, 1] - ends[:, 0]).mean()),
+        )
+        for name, ends in found.items()
+    }
 
 
-def _percentiles(means: Matrix) -> tuple[float, float]:
+def ideal_widths(setting: Setting, count: int) -> tuple[float, float]:
+    """Widths by the true spread of the mean around the truth of these seeds, and around that of all."""
+    found = [(table.values.mean() - table.these_seeds, table.values.mean()) for table in experiments(setting, count)]
+    own, every = 2 * 1.96 * np.std(np.array(found), axis=0)
+    return float(own), float(every)
+
+
+def _ends(found: Interval | None) -> tuple[float, float]:
+    assert found is not None
+    return found.low, found.high
+
+
+def _percentiles(values: Matrix) -> tuple[float, float]:
+    means = statistics._resampled_means(values, np.ones_like(values))
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
@@ -122,11 +169,11 @@ def _percentiles(means: Matrix) -> tuple[float, float]:
 def main(count: int) -> None:
     """Print the table."""
     for setting in SETTINGS:
-        ideal = 2 * 1.96 * float(np.std([values.mean() for values in experiments(setting, count)]))
-        click.echo(f"{setting}: width by the true spread {100 * ideal:.1f} points")
-        for name, method in METHODS.items():
-            share, width = coverage(setting, count, method)
-            click.echo(f"  {name:40} covers {100 * share:5.1f} %, mean width {100 * width:5.1f}")
+        own, every = ideal_widths(setting, count)
+        click.echo(f"{setting}: by the true spread {100 * own:.1f} points for these seeds, {100 * every:.1f} for all")
+        for name, found in coverage(setting, count).items():
+            shares = f"these seeds {100 * found.these_seeds:5.1f} %, other seeds {100 * found.other_seeds:5.1f} %"
+            click.echo(f"  {name:17} covers {shares}, mean width {100 * found.width:5.1f}")
 
 
 if __name__ == "__main__":

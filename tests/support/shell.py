@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from rich.console import Console
 
@@ -31,13 +34,25 @@ class Printed:
     err: str
 
 
-def memcon(*arguments: str | Path, cwd: Path | None = None) -> Printed:
-    """Run the command to its end."""
+def memcon(
+    *arguments: str | Path,
+    cwd: Path | None = None,
+    stdout: IO[str] | int = subprocess.PIPE,
+    environment: Mapping[str, str] | None = None,
+) -> Printed:
+    """Run the command to its end, with `environment` over the one of this process."""
     script = Path(sys.executable).with_name("memcon")
     done = subprocess.run(
-        [str(script), *map(str, arguments)], capture_output=True, text=True, check=False, cwd=cwd, timeout=55
+        [str(script), *map(str, arguments)],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={**os.environ, **(environment or {})},  # noqa: TID251 - a command needs the rest of it
+        timeout=55,
     )
-    return Printed(code=done.returncode, out=done.stdout, err=done.stderr)
+    return Printed(code=done.returncode, out=done.stdout or "", err=done.stderr)
 
 
 def the_error(printed: Printed) -> str:

@@ -44,7 +44,7 @@ def written(tmp_path: Path, document: Mapping[str, Any]) -> Path:
     [
         # unknown keys, at every level
         ("axs.policy=[ucb]", ["unknown key 'axs'", "did you mean 'axes'?"]),
-        ("axes.polcy=[ucb]", ["axes: unknown key 'polcy'", "did you mean 'policy'?", "allowed: benchmark"]),
+        ("axes.polcy=[ucb]", ["axes: unknown key 'polcy'", "did you mean 'policy'?", "allowed: backbone, benchmark"]),
         ("workrs=2", ["unknown key 'workrs'", "did you mean 'workers'?"]),
         ("policy_server.shard=2", ["policy_server: unknown key 'shard'", "did you mean 'shards'?"]),
         ("control.decision_point=events", ["control: unknown key", "did you mean 'decision_points'?"]),
@@ -198,3 +198,8 @@ def test_missing_folder_folder_as_file_and_binary_file_are_refused(tmp_path: Pat
     assert "holds no .yaml file" in message_of(tmp_path / "absent" / "trial.yaml")
     assert "cannot read the config" in message_of(tmp_path)
     assert "not UTF-8" in message_of(binary)
+
+
+def test_a_wrong_limit_of_the_command_line_is_named_as_it_was_typed(config: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^--limit 0: limit: expected an integer >= 1, got 0$"):
+        load(config, ["workers=1"], limit=0)

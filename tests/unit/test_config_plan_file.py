@@ -169,12 +169,15 @@ def test_a_plan_of_a_later_schema_is_refused(plan: RunPlan) -> None:
 def test_an_unknown_run_names_the_runs_beside(plan: RunPlan) -> None:
     write_plan(plan.run_dir, plan, wall_time_s=0.0)
 
-    with pytest.raises(NotFoundError, match=r"no run folder .*trail; runs in .*: trial; check the name"):
+    with pytest.raises(NotFoundError, match=r"no run folder .*trail; runs in .*: trial \(did you mean '.*trial'\?\)"):
         read_plan(plan.root / "trail")
 
     (plan.root / "trail").mkdir()
     with pytest.raises(NotFoundError, match=r"trail holds no plan\.json.*runs in .*: trial"):
         read_plan(plan.root / "trail")
+
+    with pytest.raises(NotFoundError, match=r"holds no plan\.json.*runs in .*: trial"):
+        read_plan(plan.root)
 
 
 def test_a_place_that_cannot_be_written_is_one_clear_error(plan: RunPlan, tmp_path: Path) -> None:
@@ -190,7 +193,7 @@ def test_a_failed_write_leaves_the_old_plan(plan: RunPlan, monkeypatch: pytest.M
     def full_disk(path: Path, text: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(plan_file, "_replace", full_disk)
+    monkeypatch.setattr(plan_file, "replace_file", full_disk)
     with pytest.raises(StorageError, match="No space left"):
         write_plan(plan.run_dir, replace(plan, cells=plan.cells[:1]), wall_time_s=0.0)
 

@@ -127,6 +127,12 @@ def test_a_search_is_cut_down_to_what_led_to_the_goal() -> None:
     ]
 
 
+@pytest.mark.parametrize("question", ["look around", "inventory", "examine shelf 1", "check valid actions"])
+def test_questions_to_the_world_go(question: str) -> None:
+    actions = ["go to shelf 2", "take mug 1 from shelf 2", "go to shelf 1", "put mug 1 on shelf 1"]
+    assert kept("put a mug on a shelf", *actions[:2], question, *actions[2:]) == actions
+
+
 def test_refused_actions_go() -> None:
     actions = ["go to shelf 2", "take mug 1 from shelf 1", "go to shelf 1", "put mug 1 on shelf 1"]
     assert kept("put a mug on a shelf", *actions, refused=("take mug 1 from shelf 1",)) == actions[2:]

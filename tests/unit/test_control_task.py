@@ -19,7 +19,7 @@ from memcon.protocols import Retrieval
 from memcon.store import StreamStore
 from memcon.testing.memory import SpyBackend, ToyBackend, commit, task_of
 from memcon.testing.policy import FakePolicyClient
-from support.control import HookedBackend, ScriptedPolicy, learning_settings
+from support.control import HookedBackend, ScriptedPolicy, SmallBenchmark, learning_settings
 from support.controller import (
     ATTEMPT,
     BACKENDS,
@@ -169,6 +169,18 @@ async def test_other_goals_and_the_switch_give_no_hint(metagpt: SpyBackend, stor
     assert (other.hint, switched_off.hint) == ("", "")
 
 
+async def test_the_hint_shows_the_template_where_plans_are_not_injected(
+    metagpt: SpyBackend, store: StreamStore
+) -> None:
+    # MC-41: the row "+ decomposition" of Table 2.
+    controller = controller_of(metagpt, store, ScriptedPolicy("retrieve_shallow"), plan_injection=False)
+    await learn(store, controller)
+    memory = begin(controller, TWO, ordinal=1)
+    (block,) = await play(memory)
+    assert block.hint.endswith(NUMBERED)
+    assert not memory.finish(SUCCESS).decisions[0].features.plan_available
+
+
 # --- policy none ------------------------------------------------------------------------------------------------------
 
 
@@ -186,6 +198,15 @@ async def test_policy_none_is_the_default_retrieval_once(any_backend: SpyBackend
     assert finished.reward == pytest.approx(1.15)
 
 
+async def test_policy_none_keeps_no_plan(metagpt: SpyBackend, store: StreamStore) -> None:
+    controller = controller_of(metagpt, store, None)
+    await learn(store, controller)
+    memory = begin(controller, ordinal=1)
+    await play(memory)
+    assert not memory.finish(SUCCESS).decisions[0].features.plan_available
+    assert store.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'plan_templates'").fetchall() == []
+
+
 # --- the end of a task ------------------------------------------------------------------------------------------------
 
 
@@ -199,6 +220,18 @@ async def test_credits_are_discounted_from_the_end(store: StreamStore) -> None:
         (f"token-{position}", position, 3, finished.reward) for position in range(3)
     ]
     assert [o.decision_id for o in finished.outcomes] == [d.decision_id for d in finished.decisions]
+
+
+@pytest.mark.parametrize(("has_step_budget", "max_steps", "reward"), [(True, 60, 1.225), (False, 60, 1.0)])
+def test_the_reward_goes_by_the_task_s_own_steps_where_the_benchmark_counts_them(
+    has_step_budget: bool, max_steps: int, reward: float, store: StreamStore
+) -> None:
+    # Reading A-4: a one-shot question has no efficiency term.
+    parts = controller_of(EmptyMemory(), store, ScriptedPolicy("noop")).parts
+    benchmark = SmallBenchmark(has_step_budget=has_step_budget)
+    controller = MemoryController(replace(parts, benchmark=benchmark))
+    memory = begin(controller, task_of("answer", max_steps=max_steps))
+    assert memory.finish(SUCCESS).reward == pytest.approx(reward)
 
 
 async def test_a_real_owner_credits_what_the_decisions_say(metagpt: SpyBackend, store: StreamStore) -> None:
@@ -240,10 +273,12 @@ async def test_recording_twice_is_refused(metagpt: SpyBackend, store: StreamStor
         memory.record(ATTEMPT, SUCCESS)
 
 
-async def test_tokens_of_writing_include_maintenance(store: StreamStore) -> None:
-    memory = begin(controller_of(HookedBackend(store), store, ScriptedPolicy("consolidate")))
-    await play(memory)
-    assert memory.record(ATTEMPT, SUCCESS) == 105
+async def test_tokens_add_up_over_the_task_and_those_of_writing_include_maintenance(store: StreamStore) -> None:
+    policy = ScriptedPolicy("consolidate", "retrieve_shallow", "consolidate", "retrieve_shallow")
+    memory = begin(controller_of(HookedBackend(store), store, policy, decision_points="every_step"))
+    await play(memory, *GO[:3])
+    assert (memory.read_tokens, memory.maintenance_tokens) == (20, 200)
+    assert memory.record(ATTEMPT, SUCCESS) == 205
     store.discard()
 
 

@@ -46,13 +46,14 @@ def test_prompt_has_the_documented_form() -> None:
         "",
         "# Example",
         "Task: x",
+        # PlanInject prepends the plan to what the backend found (MC-18).
         "# Memory",
+        "## Plan",
+        "1. go",
         "## Experience 1",
         "item text 0",
         "## Insight 1",
         "rule text 0",
-        "## Plan",
-        "1. go",
         "## Hint",
         "one by one",
     ]

@@ -44,6 +44,8 @@ def test_goal_clauses_are_closed_by_the_observation_that_states_them() -> None:
     assert [clause.text for clause in still.clauses] == ["the block 2 is on the block 13"]
     # "block 1" is no part of "block 13".
     assert len(open_goal(parse_goal("x so that the a 1 is on the b 1."), "the a 1 is on the b 13.").clauses) == 1
+    assert len(open_goal(parse_goal("x so that ball 1 is red."), "Now football 1 is red.").clauses) == 1
+    assert open_goal(parse_goal("x so that ball 1 is red."), "ball 1 is red.").clauses == ()
 
 
 def test_roles_follow_instances_where_the_goal_names_them_and_kinds_elsewhere() -> None:
@@ -148,8 +150,8 @@ def test_prompt_is_read_back_with_window_and_thoughts() -> None:
         ("take mug 1 from desk 1", "You pick up the mug 1."),
     )
     assert view.admissible == ("look", "go to desk 1")
-    assert [piece.kind for piece in view.memory] == [Kind.TRAJECTORY, Kind.INSIGHT, Kind.PLAN]
-    assert [piece.failed for piece in view.memory] == [True, False, False]
+    assert [piece.kind for piece in view.memory] == [Kind.PLAN, Kind.TRAJECTORY, Kind.INSIGHT]
+    assert [piece.failed for piece in view.memory] == [False, True, False]
 
 
 def test_empty_list_of_actions_is_read_as_such() -> None:

@@ -111,6 +111,21 @@ def test_visits_of_another_key_leave_the_choice_unchanged() -> None:
         assert decided(alone, n).action_id == decided(beside, n).action_id
 
 
+def test_explained_values_tell_open_decisions_from_credited_ones() -> None:
+    shard = new_shard()
+    shard.outcome(outcome_request(decided(shard), 1.0))
+    decided(shard, 2)
+
+    explained = shard.decide(dataclasses.replace(decide_request(3), explain=True)).reply.per_arm
+
+    assert explained is not None
+    assert {arm: (row["taken"], row["credited"]) for arm, row in explained.items() if row["taken"]} == {
+        "retrieve_shallow": (1.0, 1.0),
+        "retrieve_medium": (1.0, 0.0),
+    }
+    assert explained["retrieve_deep"]["probability"] == 1.0
+
+
 def test_open_id_with_another_key_cancels_the_earlier_decision() -> None:
     shard = new_shard()
     earlier = decided(shard)

@@ -13,7 +13,7 @@ from memcon.errors import DamagedFileError, NotFoundError
 from memcon.types import Episode, OutcomeClass
 from memcon_platform.report import GroupResult, ReportData, build
 from memcon_platform.report.json_form import to_json
-from memcon_platform.report.statistics import TASKS_ONLY
+from memcon_platform.report.statistics import TASKS_ONLY, TWO_WAY
 from memcon_platform.trajectory import ParquetSink
 from support.episodes import FakeCell, demo_cells, stream_episodes, write_plan, write_run, write_stream
 
@@ -70,6 +70,28 @@ def test_differences_are_paired_by_task_and_skip_what_one_side_lacks(tmp_path: P
     # Tasks 0, 2, 3, 4: +1, +1, 0, -1.
     assert (found.num_pairs, found.mean) == (4, 0.25)
     assert found.interval.low < 0.25 < found.interval.high
+
+
+def test_a_difference_is_sure_for_these_seeds_and_open_for_others_where_seeds_disagree(tmp_path: Path) -> None:
+    # Given seeds under which ucb wins all tasks, most of them, or hardly one more than no memory.
+    write_plan(tmp_path, [dataclasses.replace(cell, seed=seed) for seed in range(3) for cell in (EMPTY, UCB)])
+    for seed, gain in enumerate((12, 9, 1)):
+        for cell, count in ((EMPTY, 0), (UCB, gain)):
+            seeded = dataclasses.replace(cell, seed=seed)
+            _write(tmp_path, seeded, _with_outcomes(seeded, [number < count for number in range(12)]))
+
+    data = build(tmp_path)
+    found = _group(data, "ucb").difference
+
+    assert found is not None
+    assert found.mean == pytest.approx(22 / 36)
+    assert (found.num_pairs, found.num_streams) == (36, 3)
+    assert found.interval_these_seeds.low > 0.3
+    assert found.interval.low < 0.0
+    assert (found.interval_these_seeds.method, found.interval.method) == (TASKS_ONLY, TWO_WAY)
+    form = to_json(data)["groups"][1]["difference_to_no_memory"]
+    assert form["interval_these_seeds"]["low"] == found.interval_these_seeds.low
+    assert form["interval"]["low"] == found.interval.low
 
 
 def test_identical_rows_differ_by_exactly_nothing(tmp_path: Path) -> None:
@@ -160,6 +182,7 @@ def test_cells_with_a_shared_table_are_their_own_row(tmp_path: Path) -> None:
     # Only stream 0 has a partner in the cell without memory.
     assert group.difference is not None
     assert (group.difference.num_pairs, group.difference.num_streams) == (12, 1)
+    assert group.difference.interval == group.difference.interval_these_seeds
     assert group.difference.interval.method == TASKS_ONLY
     assert any("not exact" in note for note in data.notes)
 
@@ -278,6 +301,9 @@ def test_the_json_form_has_the_promised_fields_and_no_nan(tmp_path: Path) -> Non
     promised = axes | {"n", "successes", "interval", "tokens", "provenance", "status"}
     assert all(promised <= set(cell) for cell in form["cells"])
     assert len(form["cells"]) == len(data.cells)
+    compared = [group["difference_to_no_memory"] for group in form["groups"] if group["difference_to_no_memory"]]
+    assert all(set(form["difference_intervals"]) <= set(difference) for difference in compared)
+    assert "seeds" in form["difference_intervals"]["interval"]["generalises_to"]
     first = form["cells"][0]
     assert first["interval"][0] <= first["successes"] / first["n"] <= first["interval"][1]
     assert first["provenance"] == "self-made"

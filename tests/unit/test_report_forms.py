@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from memcon.errors import StorageError
-from memcon_platform.report import ReportData, build, drawing, html, terminal
+from memcon_platform.report import ReportData, build, drawing, html, terminal, wording
+from memcon_platform.report.comparisons import comparisons
 from support.episodes import FakeCell, demo_cells, write_plan, write_run, write_stream
 
 VOID = {"meta", "line", "rect", "circle", "polyline", "br"}
@@ -63,7 +64,76 @@ def test_rows_are_single_lines_at_80_columns(data: ReportData) -> None:
         assert len(rows) >= 2, name
     assert any(re.search(r"fixed:\w+ +best ", line) for line in lines)
     assert any(re.search(r"uniform +random ", line) for line in lines)
-    assert [line for line in lines if "†" in line and "learned" in line]
+    for name, other in (
+        ("fixed:retrieve_shallow", "no memory"),
+        ("uniform", "no memory"),
+        ("ucb", "no memory"),
+        ("ucb", r"best static \(fixed:\w+\)"),
+        ("ucb", "random arm"),
+        ("", r"best static \(fixed:\w+\)"),
+    ):
+        # Pairs, difference, both intervals.
+        assert [line for line in lines if re.match(rf"{name} - {other} +[\d,]+[† ] +[+-][\d.]+ +\[.*\] +\[", line)]
+
+
+def test_differences_over_a_part_of_the_tasks_and_over_one_stream_are_marked(data: ReportData) -> None:
+    # Given 4 streams that share a table, of which no memory ran one.
+    lines = [line.rstrip() for line in _printed(data, 80).splitlines()]
+
+    marked = lines[lines.index("ucb, 4 streams, 1 table") + 1 :][:3]
+    assert [line.split("  ")[0] for line in marked] == [" - no memory", marked[1].split("  ")[0], " - random arm"]
+    for line in marked:
+        found = re.search(r" 16† +[+-][\d.]+ +(\[.*?\]) +(\[.*?\])‡$", line)
+        assert found, line
+        assert found[1] == found[2]
+    assert sum("†" in line for line in lines) == 4
+    text = " ".join(" ".join(lines).split())
+    assert "† only the tasks that both rows ran." in text
+    assert "‡ one stream only: both intervals are the same and say nothing about other seeds." in text
+
+
+def test_a_run_of_whole_pairs_over_several_streams_has_no_marks(tmp_path: Path) -> None:
+    cells = [FakeCell(memory="empty", policy="none", seed=seed) for seed in (0, 1)]
+    cells += [FakeCell(seed=seed) for seed in (0, 1)]
+
+    text = _printed(build(write_run(tmp_path / "run", cells)), 80)
+
+    assert not {"†", "‡"} & set(text)
+    assert "ucb - no memory" in text
+
+
+def test_rows_that_end_alike_on_every_task_are_told_from_proof(tmp_path: Path) -> None:
+    cells = [FakeCell(memory="empty", policy="none", success=(1.0, 1.0)), FakeCell(success=(1.0, 1.0))]
+
+    text = _printed(build(write_run(tmp_path / "run", cells)), 80)
+
+    assert "[0.0, 0.0]: no pair differs, those of other tasks may." in text
+
+
+def test_the_plot_shows_both_intervals_of_each_difference(data: ReportData) -> None:
+    text = html.render(data)
+
+    section = data.sections[0]
+    plot = re.search(r'<svg class="chart"[^>]*aria-label="Paired differences.*?</svg>', text)
+    assert plot
+    compared = comparisons(section)
+    assert len(re.findall(r'<line class="thick ', plot[0])) == len(compared) == 10
+    assert len(re.findall(r'<path class="whisker ', plot[0])) == len(compared)
+    assert text.count(wording.THESE_SEEDS) == text.count('<svg class="key-line"') / 2
+    assert text.count('<th scope="col">These seeds</th><th scope="col">Other seeds too</th>') == len(data.sections)
+    for one in compared:
+        assert one.difference
+        assert f"<td>{wording.these_seeds(one.difference)}</td><td>{wording.other_seeds(one.difference)}" in text
+
+
+def test_a_drawn_interval_ends_where_its_numbers_say() -> None:
+    row = drawing.Difference(label="a - b", value=5.0, thick=(0.0, 10.0), thin=(-10.0, 20.0))
+
+    text = drawing.forest([row], "title")
+
+    # Ticks -10 .. 20 over pixels 290 .. 800.
+    assert '<line class="thick plain" x1="460.0" y1="17.0" x2="630.0" y2="17.0"/>' in text
+    assert 'd="M290.0 12.0v10M290.0 17.0H800.0M800.0 12.0v10"' in text
 
 
 def test_several_memories_have_headings_of_their_own(tmp_path: Path) -> None:
@@ -91,7 +161,8 @@ def test_the_terminal_form_names_what_a_reader_must_know(data: ReportData) -> No
     assert "self-made tasks, backbone imitator" in text
     assert "not a language model" in text
     assert "reported, not arranged" in text
-    assert "two-way bootstrap over streams and tasks (2,000 resamples)" in text
+    assert "95 % bootstrap interval, 2,000 resamples" in text
+    assert f"These seeds: for {wording.THESE_SEEDS}. Other seeds too, and success: for {wording.OTHER_SEEDS}." in text
 
 
 def test_the_html_form_nests_and_needs_nothing_from_outside(data: ReportData) -> None:

@@ -18,8 +18,11 @@ from memcon_platform.report.statistics import (
     _t,
     mean_interval,
     success_interval,
+    these_seeds_interval,
 )
-from support.interval_coverage import Setting, coverage, pigeonhole
+from support.interval_coverage import METHODS, Setting, coverage, pigeonhole
+
+UNSCALED = "two-way, unscaled"
 
 
 def _coins(rows: int, columns: int, chance: float, place: str = "coins") -> NDArray[np.float64]:
@@ -161,13 +164,75 @@ def test_students_quantiles_are_those_of_the_tables(freedom: float, quantile: fl
     assert _t(freedom) == pytest.approx(quantile, rel=1e-4)
 
 
+def test_seeds_that_disagree_leave_these_seeds_sure_and_others_open() -> None:
+    # Given three seeds that each change every task alike.
+    values = np.array([[0.1], [0.5], [0.9]]) * np.ones((1, 40)) + 0.2 * (_coins(3, 40, 0.5) - 0.5)
+
+    these, others = these_seeds_interval(values), mean_interval(values)
+
+    assert these is not None
+    assert others is not None
+    assert these.high - these.low < 0.05
+    assert others.high - others.low > 0.8
+
+
+def test_these_seeds_resample_tasks_with_all_their_streams() -> None:
+    # Given a task whose streams agree, the interval is that of the tasks' means, whatever the streams' own levels.
+    values = np.repeat(_coins(1, 60, 0.4), 3, axis=0)
+
+    these, means = these_seeds_interval(values), mean_interval(values[:1])
+
+    assert these is not None
+    assert means is not None
+    assert (these.low, these.high) == pytest.approx((means.low, means.high))
+    assert these_seeds_interval(values + np.array([[-0.3], [0.0], [0.3]])) == these
+
+
+def test_a_task_with_more_pairs_weighs_more_in_these_seeds() -> None:
+    values = np.array([[1.0, 0.0, 0.0, 1.0], [1.0, math.nan, math.nan, math.nan]])
+
+    interval = these_seeds_interval(values, least=0.0)
+
+    assert interval is not None
+    assert interval.low <= 3 / 5 <= interval.high
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 30])
+def test_over_one_stream_both_intervals_are_the_same_and_say_so(tasks: int) -> None:
+    values = _coins(1, tasks, 0.5)
+
+    these, others = these_seeds_interval(values), mean_interval(values)
+
+    assert these is not None
+    assert these == others
+    assert these.method == TASKS_ONLY
+
+
+@pytest.mark.parametrize("streams", [1, 4])
+def test_one_task_says_nothing_about_others(streams: int) -> None:
+    values = _coins(streams, 1, 0.5)
+
+    for interval in (these_seeds_interval(values), mean_interval(values)):
+        assert interval is not None
+        assert (interval.low, interval.high) == (-1.0, 1.0)
+
+
+def test_no_value_gives_no_interval_of_these_seeds() -> None:
+    assert these_seeds_interval(np.full((2, 3), math.nan)) is None
+
+
 @pytest.mark.parametrize("stream_sd", [0.0, 0.03, 0.08])
-def test_the_interval_covers_the_truth_about_as_often_as_it_says(stream_sd: float) -> None:
+def test_the_intervals_cover_their_truths_about_as_often_as_they_say(stream_sd: float) -> None:
     # The whole table: `python tests/support/interval_coverage.py`.
     setting = Setting(streams=5, tasks=60, stream_sd=stream_sd)
 
-    covered, width = coverage(setting, 200)
+    found = coverage(setting, 200, {name: METHODS[name] for name in ("these seeds", "other seeds too", UNSCALED)})
 
-    assert 0.91 <= covered <= 0.99
+    these, others = found["these seeds"], found["other seeds too"]
+    assert 0.91 <= these.these_seeds <= 0.99
+    assert 0.91 <= others.other_seeds <= 0.99
     if stream_sd == 0.0:
-        assert width < 0.95 * coverage(setting, 200, pigeonhole)[1]
+        assert others.width < 0.95 * found[UNSCALED].width
+    if stream_sd == 0.08:
+        # What it does not speak for it does not cover.
+        assert these.other_seeds < 0.85

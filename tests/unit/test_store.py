@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from memcon.errors import (
-    InvariantError,
-)
-from memcon.policy_types import OutcomeRequest
+from memcon.errors import InvariantError
 from memcon.store import StreamStore
 from memcon.testing.memory import commit, episode_of
 from memcon.types import Episode
-
-IDENTITY = "cell/0"
-
-
-@contextmanager
-def opened(path: Path, identity: str = IDENTITY) -> Iterator[StreamStore]:
-    store = StreamStore(path, identity=identity)
-    try:
-        yield store
-    finally:
-        store.close()
+from support.stream_files import note, noted, notes, opened, outcome
 
 
 @pytest.fixture
@@ -38,28 +24,6 @@ def path(tmp_path: Path) -> Path:
 def store(path: Path) -> Iterator[StreamStore]:
     with opened(path) as store:
         yield store
-
-
-def outcome(decision_id: str, position: int, reward: float = 1.0) -> OutcomeRequest:
-    return OutcomeRequest(
-        decision_id=decision_id, token="token", reward=reward, position=position, num_decisions=position + 1
-    )
-
-
-def notes(store: StreamStore) -> list[str]:
-    if not store.connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'notes'").fetchone():
-        return []
-    return [row[0] for row in store.connection.execute("SELECT text FROM notes ORDER BY rowid")]
-
-
-def note(store: StreamStore, text: str) -> None:
-    store.connection.execute("CREATE TABLE IF NOT EXISTS notes (text TEXT)")
-    store.connection.execute("INSERT INTO notes VALUES (?)", (text,))
-
-
-def noted(store: StreamStore, text: str, episode: Episode) -> Episode:
-    note(store, text)
-    return episode
 
 
 # --- task protocol ----------------------------------------------------------------------------------------------------

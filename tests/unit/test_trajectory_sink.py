@@ -109,7 +109,7 @@ def test_a_crash_between_the_files_of_a_block_leaves_the_old_tasks(tmp_path: Pat
 def test_a_leftover_temporary_file_is_ignored_and_then_replaced(tmp_path: Path) -> None:
     write_stream(tmp_path, CELL, count=3)
     file = next((tmp_path / "episodes").rglob("*.parquet"))
-    leftover = file.with_name(file.name + ".tmp")
+    leftover = file.with_name(f".{file.name}.tmp")
     leftover.write_bytes(b"PAR1 half")
 
     assert read_run(tmp_path).episodes.num_rows == 3
@@ -171,7 +171,7 @@ def test_a_full_disk_keeps_the_earlier_file(tmp_path: Path, monkeypatch: pytest.
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("memcon_platform.trajectory.sink.os.fsync", full)
+    monkeypatch.setattr("memcon.files.os.fsync", full)
     with pytest.raises(StorageError, match="No space left on device"):
         write_stream(tmp_path, CELL, count=5)
 
@@ -188,7 +188,7 @@ def test_no_run_and_no_task_yet_are_told_apart(tmp_path: Path) -> None:
     write_run(tmp_path / "known", [FakeCell(num_tasks=1)])
     (tmp_path / "fresh").mkdir()
 
-    with pytest.raises(NotFoundError, match=r"no run folder .*absent; runs there: known"):
+    with pytest.raises(NotFoundError, match=r"no run folder .*absent; runs in .*: known"):
         read_run(tmp_path / "absent")
     with pytest.raises(NotFoundError, match="no finished task in Parquet yet"):
         read_run(tmp_path / "fresh")

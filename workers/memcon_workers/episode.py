@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from memcon.errors import Boundary, BoundaryError, UnavailableError
+from memcon.errors import Boundary, BoundaryError, UnavailableError, boundary
 from memcon.protocols import AgentFramework, AgentRun, ChatModel, Clock, Environment, MemoryReader
 from memcon.types import Outcome, OutcomeClass, StepKind, Task, TokenUsage
 
@@ -39,14 +39,20 @@ class Player:
         start = self.clock.monotonic()
         try:
             async with asyncio.timeout(self.time_limit_s):
-                run = await self.framework.run(
-                    task,
-                    self.environment,
-                    self.model,
-                    memory=memory,
-                    environment_seed=environment_seed,
-                    agent_seed=agent_seed,
-                )
+                with boundary(Boundary.FRAMEWORK, "run"):
+                    run = await self.framework.run(
+                        task,
+                        self.environment,
+                        self.model,
+                        memory=memory,
+                        environment_seed=environment_seed,
+                        agent_seed=agent_seed,
+                    )
+        except asyncio.CancelledError:
+            ours = asyncio.current_task()
+            if ours is None or ours.cancelling():
+                raise
+            return self._failed(start, Boundary.FRAMEWORK, "a cancel that memcon did not ask for leaked out")
         except TimeoutError:
             return self._failed(start, Boundary.WALL_TIME, f"the task took longer than {self.time_limit_s} s")
         except BoundaryError as error:

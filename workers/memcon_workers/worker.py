@@ -17,8 +17,8 @@ from typing import Any
 from memcon import codec, registry
 from memcon.clock import SystemClock
 from memcon.control.controller import ControllerParts, MemoryController, StreamPlace
-from memcon.errors import Boundary, MemconError, boundary
-from memcon.protocols import Benchmark, ChatModel, Embedder, EpisodeSink, MemoryBackend, PolicyClient
+from memcon.errors import LockedError, MemconError
+from memcon.protocols import Benchmark, ChatModel, Embedder, Environment, EpisodeSink, MemoryBackend, PolicyClient
 from memcon.store import StreamStore
 from memcon.types import Task
 from memcon_workers.episode import Player
@@ -29,6 +29,10 @@ __all__ = ["ClientFactory", "SinkFactory", "Worker"]
 
 _log = logging.getLogger(__name__)
 
+# Seconds that a claim waits for a stream's last owner: Ray ends the workers of a killed driver a few seconds later.
+LOCK_PATIENCE_S = 20.0
+_LOCK_PAUSE_S = 0.1
+
 ClientFactory = Callable[[], PolicyClient]
 SinkFactory = Callable[[], EpisodeSink]
 
@@ -36,8 +40,11 @@ SinkFactory = Callable[[], EpisodeSink]
 class Worker:
     """Runs streams; one instance a process."""
 
-    def __init__(self, *, make_client: ClientFactory, make_sink: SinkFactory) -> None:
+    def __init__(
+        self, *, make_client: ClientFactory, make_sink: SinkFactory, lock_patience_s: float = LOCK_PATIENCE_S
+    ) -> None:
         self._clock = SystemClock()
+        self._lock_patience_s = lock_patience_s
         self._client = make_client()
         self._sink = make_sink()
         # One thread for all commits: SQLite never blocks the loop, and commits of this process queue up in order.
@@ -63,9 +70,10 @@ class Worker:
 
     async def _run_stream(self, spec: StreamSpec, *, worker_died: bool) -> StreamResult:
         benchmark: Benchmark = self._built("benchmark", spec.benchmark)
-        environment = benchmark.environment()
         store = await self._open_store(spec)
+        environment: Environment | None = None
         try:
+            environment = benchmark.environment()
             parts = StreamParts(
                 tasks=stream_tasks(spec, self._all_tasks(spec.benchmark, benchmark)),
                 store=store,
@@ -85,9 +93,11 @@ class Worker:
             loop = StreamLoop(spec, parts, stop=self._stop, on_task=self._note)
             return await loop.run(worker_died=worker_died)
         finally:
-            store.close()
-            with contextlib.suppress(Exception), boundary(Boundary.ENVIRONMENT, "close"):
-                environment.close()
+            # In the writer thread: after a cancel it may still be in a commit.
+            await asyncio.get_running_loop().run_in_executor(self._writer, store.close)
+            if environment is not None:
+                with contextlib.suppress(Exception):
+                    environment.close()
 
     async def drain(self, *, patience_s: float = 1.0) -> list[TaskEnded]:
         """Tasks that ended since the last call; waits for the first one, but not longer than `patience_s`."""
@@ -105,9 +115,13 @@ class Worker:
         """Free client, models and the writer thread."""
         for built in self._shared.values():
             if hasattr(built, "complete"):
-                await built.close()
-        await self._client.close()
-        self._writer.shutdown(wait=True)
+                # A model that cannot close must not keep the policy from exporting its tables.
+                with contextlib.suppress(Exception):
+                    await built.close()
+        try:
+            await self._client.close()
+        finally:
+            self._writer.shutdown(wait=True)
 
     # --- building ----------------------------------------------------------------------------------------------------
 
@@ -130,8 +144,21 @@ class Worker:
         return self._tasks[key]
 
     async def _open_store(self, spec: StreamSpec) -> StreamStore:
+        """The stream's file, once its last owner has let go of it.
+
+        Raises:
+            LockedError: another process keeps it.
+        """
         open_store = lambda: StreamStore(Path(spec.store_path), identity=f"{spec.cell}/{spec.stream}")  # noqa: E731
-        return await asyncio.get_running_loop().run_in_executor(self._writer, open_store)
+        deadline = self._clock.monotonic() + self._lock_patience_s
+        while True:
+            try:
+                return await asyncio.get_running_loop().run_in_executor(self._writer, open_store)
+            except LockedError:
+                if self._clock.monotonic() >= deadline or self._stop.is_set():
+                    raise
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), _LOCK_PAUSE_S)
 
     def _controller(self, spec: StreamSpec, benchmark: Benchmark, store: StreamStore) -> MemoryController:
         embedder: Embedder = self._built("embedder", spec.embedder)

@@ -148,8 +148,8 @@ class TaskMemory:
         self._block = MemoryContext()
         self._read_tokens = self._maintenance_tokens = 0
         self._recorded = False
-        # Memory changes at the end of a task only, so that NoOp touches the backend not at all (MC-20).
-        self._memory_size = controller.memory_size()
+        # Asked again only when maintenance has changed it, so that NoOp touches the backend not at all (MC-20).
+        self._memory_size, self._is_size_stale = controller.memory_size(), False
 
     @property
     def read_tokens(self) -> int:
@@ -246,7 +246,8 @@ class TaskMemory:
             # The owner has counted this decision: the record of the failed task must show it.
             self._log.append(replace(decision, degraded="backend_failed"), token)
             raise
-        kept = applied.context is None and self._log.position > 0
+        kept = applied.context is None and not self._block.is_empty
+        self._is_size_stale |= applied.maintained
         if applied.context is not None:
             self._block = applied.context
         self._read_tokens += applied.read_tokens
@@ -277,6 +278,8 @@ class TaskMemory:
         )
 
     def _features(self) -> StateFeatures:
+        if self._is_size_stale:
+            self._memory_size, self._is_size_stale = self._controller.memory_size(), False
         return StateFeatures(
             goal_type=self._task.goal_type,
             step=self._progress.num_actions,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -40,6 +39,8 @@ class Applied:
     # As in `Decision`.
     degraded: str = ""
     hook_error: str = ""
+    # A maintenance hook ran to its end: the memory may have another size now.
+    maintained: bool = False
     # Tokens of the backend's own model calls, Consolidate and Forget apart (MC-21).
     read_tokens: int = 0
     maintenance_tokens: int = 0
@@ -64,8 +65,6 @@ class Operations:
         self.matcher = ProgressMatcher(benchmark.progress_rules)
         self._rewriter = Rewriter(benchmark.vocabulary)
         self._plans = PlanIndex(store, choice=control.choice)
-        # Exceptions inside maintenance hooks so far, by operation (MC-19).
-        self.hook_failures: Counter[Operation] = Counter()
 
     def unsupported(self, action: MemoryAction) -> str:
         """Why `action` cannot do what it says, or ""."""
@@ -158,14 +157,13 @@ class Operations:
                 tokens = await self._call(action.op.value, lambda: self._backend.maintain(action.op))
         except BoundaryError as error:
             cause = error.__cause__ or error
-            self.hook_failures[action.op] += 1
             _log.warning(
                 "memory.hook_failed",
                 extra={"backend": self._backend.name, "operation": action.op.value, "error": type(cause).__name__},
                 exc_info=cause,
             )
             return Applied(degraded="hook_failed", hook_error=f"{type(cause).__name__}: {cause}")
-        return Applied(maintenance_tokens=tokens)
+        return Applied(maintained=True, maintenance_tokens=tokens)
 
     async def _call(self, doing: str, call: Callable[[], T]) -> T:
         with boundary(Boundary.MEMORY, doing):

@@ -26,7 +26,7 @@ PlanForm = Literal["numbered", "bare"]
 PlanChoice = Literal["shortest", "latest"]
 
 # Steps that only look, by their first word, and the one that tidies up; the latter stays where the goal asks for it.
-_LOOKING = frozenset({"look", "inventory", "examine"})
+_LOOKING = frozenset({"look", "inventory", "examine", "check"})
 _CLOSING = "close"
 
 _SCHEMA = """

@@ -5,11 +5,11 @@ Owns the counts and the one update rule; knows neither decisions nor exploration
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from memcon.errors import InvariantError, SchemaVersionError
+from memcon.errors import InvariantError
 from memcon.policy_types import LearningSettings
 
 __all__ = ["KeyView", "QTable"]
@@ -127,32 +127,3 @@ class QTable:
                 for key, row in sorted(self._rows.items())
             },
         }
-
-    @classmethod
-    def load(cls, settings: LearningSettings, record: Mapping[str, Any]) -> QTable:
-        """The table that `dump` wrote under the same arms; arms go by id, never by place (MC-13).
-
-        Raises:
-            SchemaVersionError: another form of dump.
-            InvariantError: other arms, or numbers that no history gives.
-        """
-        if record.get("schema_version") != _DUMP_VERSION:
-            raise SchemaVersionError("Q-table dump", record.get("schema_version"), _DUMP_VERSION)
-        table = cls(settings)
-        for key, arms in record["keys"].items():
-            if set(arms) != set(table._arms):
-                raise InvariantError(
-                    f"loading a Q-table: arms at '{key}' are {sorted(arms)}, the settings have {sorted(table._arms)}; "
-                    "load it under the action set that it was saved with"
-                )
-            row = table._rows[key] = _Row(table._priors)
-            for arm, numbers in arms.items():
-                i = table._index[arm]
-                row.q[i], row.squares[i] = float.fromhex(numbers["q"]), float.fromhex(numbers["squares"])
-                row.taken[i], row.credited[i] = numbers["taken"], numbers["credited"]
-                if not 0 <= row.credited[i] <= row.taken[i]:
-                    raise InvariantError(
-                        f"loading a Q-table: '{arm}' at '{key}' has taken {row.taken[i]}, credited {row.credited[i]}; "
-                        "expected 0 <= credited <= taken"
-                    )
-        return table

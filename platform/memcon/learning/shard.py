@@ -295,7 +295,13 @@ def _per_arm(opened: OpenDecision) -> Mapping[str, Mapping[str, float]]:
     view, choice = opened.scored.view, opened.scored.choice
     per_arm: dict[str, dict[str, float]] = {}
     for i, arm in enumerate(view.action_ids):
-        values = {"q": view.q[i], "taken": float(view.taken[i]), "probability": choice.probabilities[i]}
+        values = {
+            "q": view.q[i],
+            # taken - credited = decisions of other tasks and of this one that are still open.
+            "taken": float(view.taken[i]),
+            "credited": float(view.credited[i]),
+            "probability": choice.probabilities[i],
+        }
         # JSON has no infinity: an unvisited arm has neither bonus nor score here.
         if choice.bonuses and math.isfinite(choice.bonuses[i]):
             values |= {"bonus": choice.bonuses[i], "score": choice.scores[i]}

@@ -8,36 +8,30 @@ from typing import Any, TypeVar
 
 import click
 
-from memcon.errors import NotFoundError, nearest
+from memcon_platform.config.plan_file import has_plan, no_run
 
 __all__ = ["json_option", "run_argument", "run_folder"]
 
-_PLAN = "plan.json"
 _ROOT = Path("runs")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def run_folder(value: str) -> Path:
-    """The folder that `value` names; a bare name stands for `runs/NAME` when there is no such folder here.
+    """The run that `value` names: a run's folder, or the bare name of a run in `runs/`.
 
     Raises:
         NotFoundError: there is none; lists the runs beside it.
     """
     path = Path(value)
-    if path.is_dir():
+    if has_plan(path):
         return path
-    bare = len(path.parts) == 1
-    if bare and (_ROOT / path / _PLAN).is_file():
-        return _ROOT / path
-    root = _ROOT if bare else path.parent
-    runs = sorted(plan.parent.name for plan in root.glob(f"*/{_PLAN}")) if root.is_dir() else []
-    guess = nearest(path.name, runs)
-    beside = f"runs in {root}: {', '.join(runs)}" if runs else f"{root} holds no run"
-    hint = f" (did you mean '{root / guess}'?)" if guess else ""
-    raise NotFoundError(
-        f"no run folder {path}; {beside}{hint}; give a run's folder, or start a run with `memcon sweep CONFIG`"
-    )
+    named = _ROOT / path
+    if len(path.parts) == 1 and (has_plan(named) or not path.exists()):
+        path = named
+    if not has_plan(path):
+        raise no_run(path)
+    return path
 
 
 def run_argument(name: str) -> Callable[[F], F]:

@@ -14,10 +14,9 @@ from rich.console import Console
 
 from memcon.errors import ConfigError
 from memcon_platform.cli.arguments import json_option
-from memcon_platform.cli.report import REPORT_FILE
+from memcon_platform.cli.tracked import tracked
 from memcon_platform.config import load
 from memcon_platform.config.plan import RunPlan
-from memcon_platform.sweep.tracking import SweepTracking
 from memcon_workers.spec import StreamResult
 
 __all__ = ["command"]
@@ -54,15 +53,8 @@ def _measure(plan: RunPlan, console: Console) -> Collection[StreamResult]:
     from memcon_platform.sweep.launch import Launch, launch
     from memcon_platform.sweep.ray_cluster import open_ray
 
-    tracked: list[SweepTracking] = []
-
-    def observe(written: RunPlan, resumed: bool) -> SweepTracking:
-        tracked.append(SweepTracking(written, resumed=resumed))
-        return tracked[-1]
-
-    _, end = asyncio.run(launch(plan, Launch(open_pool=open_ray, observe=observe, console=console)))
-    for tracking in tracked:
-        tracking.close(plan.run_dir / REPORT_FILE)
+    with tracked(plan, console) as observe:
+        _, end = asyncio.run(launch(plan, Launch(open_pool=open_ray, observe=observe, console=console)))
     if end.stopped or end.failures:
         raise ConfigError(f"the bench did not run to its end: {dict(end.failures) or 'stopped'}")
     return end.results.values()

@@ -43,12 +43,15 @@ def check_command(run: Path, *, as_json: bool) -> int:
 @run_argument("second")
 @json_option
 def compare_command(first: Path, second: Path, *, as_json: bool) -> int:
-    """Compare two runs byte for byte, outside ids of the try, versions and clock columns."""
+    """Compare all columns of two runs, but for those that name the try, the owner's view and the clock.
+
+    FIRST and SECOND are run folders, or names in runs/. docs/architecture.md lists the columns that are left out.
+    """
     found = compare(first, second)
     if as_json:
         click.echo(json.dumps({"equal": not found, "differences": [str(item) for item in found]}, indent=2))
     else:
         for difference in found:
             click.echo(str(difference))
-        click.echo("equal" if not found else f"{len(found)} columns differ")
+        click.echo("equal" if not found else f"NOT equal: {len(found)} differences")
     return _DIFFERENT if found else 0

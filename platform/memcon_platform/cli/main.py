@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from io import TextIOWrapper
 
 import click
 
-from memcon.errors import MemconError, nearest
+from memcon.errors import MemconError, UnknownNameError
 
 __all__ = ["main"]
 
@@ -46,9 +47,7 @@ class _Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in _COMMANDS and not name.startswith("-"):
-            guess = nearest(name, _COMMANDS)
-            hint = f" (did you mean '{guess}'?)" if guess else ""
-            ctx.fail(f"unknown command '{name}'; allowed: {', '.join(self.list_commands(ctx))}{hint}")
+            ctx.fail(str(UnknownNameError("command", name, _COMMANDS)))
         return super().resolve_command(ctx, args)
 
 
@@ -60,6 +59,10 @@ def group() -> None:
 
 def main() -> None:
     """Run the command line; every deliberate error is one line on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal without UTF-8 shows "?", which is better than to end a long sweep in an error.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     sys.exit(_run(lambda: group.main(standalone_mode=False)))
 
 
@@ -68,6 +71,13 @@ def _run(call: Callable[[], object]) -> int:
         code = call()
     except MemconError as error:
         click.echo(f"error: {' '.join(str(error).split())}", err=True)
+        return _FAILED
+    except OSError as error:
+        # Storage has errors of its own: this is the output, or a place that no command looks after.
+        place = f" {error.filename}" if error.filename else " what was printed"
+        click.echo(
+            f"error: cannot read or write{place}: {error.strerror or error}; check space and permissions", err=True
+        )
         return _FAILED
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from memcon import codec
 from memcon.errors import NotFoundError
-from memcon_platform.cli.report import REPORT_FILE, print_report
+from memcon_platform.cli import plan_table
+from memcon_platform.cli.report import print_report
+from memcon_platform.cli.tracked import say, tracked
 from memcon_platform.config import PlanSummary, load, plan_summary
 from memcon_platform.config.plan import RunPlan
 from memcon_platform.sweep.supervisor import StreamName
-from memcon_platform.sweep.tracking import SweepTracking
 
 __all__ = ["command"]
 
@@ -56,16 +59,16 @@ def command(
 
 
 def _sweep(plan: RunPlan, *, local: bool, as_json: bool) -> int:
+    from memcon_platform.sweep.interrupts import Interrupted
     from memcon_platform.sweep.launch import Launch, launch, open_local
-    from memcon_platform.sweep.runner import Interrupted
 
     console = Console(stderr=as_json)
     if local:
         open_pool = open_local
     else:
         from memcon_platform.sweep.ray_cluster import open_ray as open_pool
-    _say(console, f"run {plan.run}: {len(plan.cells)} cells in {plan.run_dir}")
-    with _tracking(plan, console) as observe:
+    say(console, f"run {plan.run}: {len(plan.cells)} cells in {plan.run_dir}")
+    with tracked(plan, console) as observe:
         try:
             plan, end = asyncio.run(launch(plan, Launch(open_pool=open_pool, observe=observe, console=console)))
         except Interrupted:
@@ -76,27 +79,8 @@ def _sweep(plan: RunPlan, *, local: bool, as_json: bool) -> int:
             return _INTERRUPTED
         _report(plan, end.failures, as_json=as_json)
     if plan.settings.tracking.enabled:
-        _say(console, f"tracked in MLflow: mlflow ui --backend-store-uri {plan.tracking_uri}")
+        say(console, f"tracked in MLflow: {_where_to_look(plan.tracking_uri)}")
     return _FAILED if end.failures else 0
-
-
-@contextmanager
-def _tracking(plan: RunPlan, console: Console) -> Iterator[Callable[[RunPlan, bool], SweepTracking]]:
-    """Makes the launch's observer, and closes it however the block ends: what it holds must reach MLflow."""
-    tracked: list[SweepTracking] = []
-
-    def observe(written: RunPlan, resumed: bool) -> SweepTracking:
-        tracked.append(SweepTracking(written, resumed=resumed))
-        return tracked[-1]
-
-    try:
-        yield observe
-    finally:
-        for tracking in tracked:
-            end = tracking.close(plan.run_dir / REPORT_FILE)
-            if end.problem or end.dropped:
-                missing = f"tracking: {end.dropped} tasks did not reach MLflow ({end.problem}); {end.remedy}"
-                _say(console, missing, style="yellow")
 
 
 def _report(plan: RunPlan, failures: Mapping[StreamName, str], *, as_json: bool) -> None:
@@ -112,9 +96,15 @@ def _report(plan: RunPlan, failures: Mapping[StreamName, str], *, as_json: bool)
         click.echo(f"error: stream {stream} of cell {cell} failed: {line}", err=True)
 
 
-def _say(console: Console, text: str, style: str = "") -> None:
-    """One line, whole, so that a path in it can be copied."""
-    console.print(text, style=style, soft_wrap=True, highlight=False, markup=False)
+def _where_to_look(uri: str) -> str:
+    """The address of a tracking server, or the command that shows the database, ready to be pasted."""
+    if uri.startswith(("http:", "https:")):
+        return uri
+    script = Path(sys.executable).with_name("mlflow")
+    found = shutil.which("mlflow")
+    # Installed by `make`, it is in no search path.
+    name = "mlflow" if found and Path(found) == script else os.path.relpath(script)
+    return shlex.join([name, "ui", "--backend-store-uri", uri])
 
 
 def _print_summary(summary: PlanSummary, *, as_json: bool) -> None:
@@ -123,10 +113,7 @@ def _print_summary(summary: PlanSummary, *, as_json: bool) -> None:
         cells = [{**codec.encode(cell), "tasks": cell.tasks} for cell in summary.cells]
         click.echo(json.dumps({**codec.encode(summary), **totals, "cells": cells}, indent=2))
         return
-    table = Table("cell", "streams", "tasks", "decisions", title=f"run {summary.run}")
-    for cell in summary.cells:
-        table.add_row(cell.label, str(len(cell.stream_tasks)), str(cell.tasks), str(cell.decisions))
-    Console().print(table)
+    Console().print(plan_table.render(summary))
     counts = f"{len(summary.cells)} cells, {summary.streams} streams, {summary.tasks} tasks"
     click.echo(f"{counts}, about {summary.decisions} decisions")
     for assumption in summary.assumptions:

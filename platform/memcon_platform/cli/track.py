@@ -36,4 +36,5 @@ def rebuild_command(run: Path, *, uri: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({**asdict(done), "uri": target}, indent=2))
         return
-    click.echo(f"{done.cells} cells, {done.tasks} tasks; {done.added} values were missing and are added to {target}")
+    added = f"added {done.added} missing values to" if done.added else "nothing is missing in"
+    click.echo(f"{done.cells} cells, {done.tasks} tasks: {added} {target}")

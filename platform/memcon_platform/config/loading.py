@@ -18,10 +18,11 @@ from memcon_platform.config.plan import Cell, RunPlan, RunSettings
 from memcon_platform.config.sections import KeyPathError, as_mapping, check_keys, refusing, section, whole_number
 from memcon_platform.config.tasks import horizons, stream_sizes
 
-__all__ = ["load"]
+__all__ = ["KEYS", "load"]
 
 _RUN_KEYS = tuple(field.name for field in fields(RunSettings))
-_KEYS = ("run", "root", "axes", "include", "exclude", "embedder", *POLICY_SECTIONS, *SHAPE, "limit", *_RUN_KEYS)
+# All keys of a config file.
+KEYS = ("run", "root", "axes", "include", "exclude", "embedder", *POLICY_SECTIONS, *SHAPE, "limit", *_RUN_KEYS)
 _DEFAULT_EMBEDDER = "wordllama"
 _DEFAULT_ROOT = "runs"
 # The name is a folder, a Ray Serve application and an MLflow run.
@@ -43,6 +44,8 @@ def load(path: Path, overrides: Sequence[str] = (), limit: int | None = None) ->
     except KeyPathError as error:
         culprit = _culprit(path, texts, str(error))
         origin = str(path) if culprit is None else f"override {texts[culprit]!r}"
+        if culprit == len(overrides):
+            origin = f"--limit {limit}"
         raise ConfigError(f"{origin}: {error}") from error
 
 
@@ -63,7 +66,7 @@ def _plan(path: Path, overrides: Sequence[str]) -> RunPlan:
     from memcon_platform.config.source import read_source
 
     document = read_source(path, overrides)
-    check_keys(document, _KEYS, "")
+    check_keys(document, KEYS, "")
     given = {key: document[key] for key in _RUN_KEYS if key in document}
     # A null is the default: the number of cores, no time limit.
     given = {key: value for key, value in given.items() if value is not None}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,16 +10,35 @@ from pathlib import Path
 from typing import Any
 
 from memcon import codec
-from memcon.errors import ConfigError, DamagedFileError, NotFoundError, SchemaVersionError, StorageError
+from memcon.errors import (
+    ConfigError,
+    DamagedFileError,
+    NotFoundError,
+    SchemaVersionError,
+    StorageError,
+    nearest,
+)
+from memcon.files import replace_file
 from memcon_platform.config.entries import POLICY_SECTIONS
 from memcon_platform.config.plan import PLUGIN_AXES, Cell, RunPlan, RunSettings
 from memcon_platform.config.provenance import provenance
 
-__all__ = ["PLAN_FILE", "PLAN_SCHEMA", "Launched", "RunRecord", "has_plan", "read_plan", "read_record", "write_plan"]
+__all__ = [
+    "CONFIG_FILE",
+    "PLAN_FILE",
+    "PLAN_SCHEMA",
+    "Launched",
+    "RunRecord",
+    "has_plan",
+    "no_run",
+    "read_plan",
+    "read_record",
+    "write_plan",
+]
 
 PLAN_SCHEMA = 1
 PLAN_FILE = "plan.json"
-_CONFIG_FILE = "config.yaml"
+CONFIG_FILE = "config.yaml"
 _PLUGINS = (*PLUGIN_AXES, "embedder")
 _PLAIN = ("cell_id", "place", "seed", "streams", "split", "table_scope", "limit", "stream_tasks", "settings")
 _REMEDY = "restore it from a copy, or move the run folder away and start again"
@@ -45,6 +63,10 @@ class RunRecord:
     # Of the first launch (`memcon_platform.config.provenance`).
     provenance: Mapping[str, Any]
     continued_with: tuple[Launched, ...] = ()
+
+
+def _runs(root: Path) -> list[str]:
+    return sorted(plan.parent.name for plan in root.glob(f"*/{PLAN_FILE}"))
 
 
 def has_plan(run_dir: Path) -> bool:
@@ -82,12 +104,24 @@ def write_plan(run_dir: Path, plan: RunPlan, *, wall_time_s: float) -> None:
     from memcon_platform.config.source import to_yaml
 
     try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-        _replace(run_dir / _CONFIG_FILE, to_yaml(plan.resolved))
-        _replace(run_dir / PLAN_FILE, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        replace_file(run_dir / CONFIG_FILE, to_yaml(plan.resolved))
+        replace_file(run_dir / PLAN_FILE, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     except OSError as error:
         hint = "check permissions and space, or set root="
         raise StorageError(f"cannot write {run_dir}: {error.strerror}; {hint}") from error
+
+
+def no_run(run_dir: Path) -> NotFoundError:
+    """The error that `run_dir` is no run: names the runs in it or beside it, and the nearest one."""
+    root = run_dir if run_dir.is_dir() and _runs(run_dir) else run_dir.parent
+    runs = _runs(root)
+    guess = nearest(run_dir.name, runs)
+    hint = f" (did you mean '{root / guess}'?)" if guess else ""
+    beside = f"runs in {root}: {', '.join(runs)}" if runs else f"{root} holds no run"
+    problem = (
+        f"{run_dir} holds no {PLAN_FILE}, so it is no run of memcon" if run_dir.is_dir() else f"no run folder {run_dir}"
+    )
+    return NotFoundError(f"{problem}; {beside}{hint}; name a run, or start one with `memcon sweep CONFIG`")
 
 
 def read_plan(run_dir: Path) -> RunPlan:
@@ -147,7 +181,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise NotFoundError(_missing(path.parent)) from None
+        raise no_run(path.parent) from None
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}; check permissions") from error
     except ValueError as error:
@@ -163,22 +197,3 @@ def _provenance(record: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(record, Mapping):
         raise codec.CodecError(f"{where}: expected a mapping, got {record!r}")
     return dict(record)
-
-
-def _missing(run_dir: Path) -> str:
-    root = run_dir.parent
-    runs = sorted(item.parent.name for item in root.glob(f"*/{PLAN_FILE}")) if root.is_dir() else []
-    beside = f"runs in {root}: {', '.join(runs)}" if runs else f"{root} holds no run"
-    if run_dir.is_dir():
-        return f"{run_dir} holds no {PLAN_FILE}, so it is no run of memcon; {beside}; check the name"
-    return f"no run folder {run_dir}; {beside}; check the name or start the run with `memcon sweep CONFIG`"
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write `text` so that a reader sees the old file or the new one, never a part."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

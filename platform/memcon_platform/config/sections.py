@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from memcon import codec
-from memcon.errors import ConfigError, nearest
+from memcon.errors import ConfigError, UnknownNameError
 
 __all__ = ["KeyPathError", "as_mapping", "check_fields", "check_keys", "join", "refusing", "section", "whole_number"]
 
@@ -67,12 +67,9 @@ def check_keys(mapping: Mapping[Any, Any], known: Iterable[str], path: str) -> N
     """
     allowed = list(known)
     for key in mapping:
-        if key in allowed:
-            continue
-        guess = nearest(str(key), allowed)
-        hint = f" (did you mean '{guess}'?)" if guess else ""
-        message = f"unknown key '{key}'; allowed: {', '.join(allowed) or 'none'}{hint}"
-        raise KeyPathError(join(path, key), f"{path}: {message}" if path else message)
+        if key not in allowed:
+            message = str(UnknownNameError("key", str(key), allowed))
+            raise KeyPathError(join(path, key), f"{path}: {message}" if path else message)
 
 
 def check_fields(kind: Any, value: Any, path: str) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from memcon_platform.config.plan import Cell, RunPlan
+from memcon_platform.config.plan import PLUGIN_AXES, Cell, RunPlan
 from memcon_platform.config.tasks import horizons
 
 __all__ = ["CellSummary", "PlanSummary", "plan_summary"]
@@ -21,6 +21,11 @@ class CellSummary:
 
     cell_id: str
     label: str
+    # Label of each plug-in axis, with all parameters that differ from their defaults.
+    axes: Mapping[str, str]
+    seed: int
+    split: str
+    table_scope: str
     # Tasks of each stream.
     stream_tasks: tuple[int, ...]
     # Expected policy decisions of all tasks.
@@ -64,7 +69,16 @@ def plan_summary(plan: RunPlan) -> PlanSummary:
         ConfigError: a benchmark cannot be built.
     """
     cells = tuple(
-        CellSummary(cell_id=cell.cell_id, label=cell.label, stream_tasks=cell.stream_tasks, decisions=_decisions(cell))
+        CellSummary(
+            cell_id=cell.cell_id,
+            label=cell.label,
+            axes={axis: cell.entry(axis).label for axis in PLUGIN_AXES},
+            seed=cell.seed,
+            split=cell.split,
+            table_scope=cell.table_scope,
+            stream_tasks=cell.stream_tasks,
+            decisions=_decisions(cell),
+        )
         for cell in plan.cells
     )
     return PlanSummary(run=plan.run, cells=cells, assumptions=tuple(_assumptions(plan.cells)))

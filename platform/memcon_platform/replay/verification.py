@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from memcon.errors import MemconError, NotFoundError
-from memcon.learning.events import Event
 from memcon.learning.shard import PolicyShard
 from memcon_platform.replay.cross_check import Ledger
 from memcon_policy_server.fold import fold
-from memcon_policy_server.journal import Row, SqliteJournal
+from memcon_policy_server.journal import SqliteJournal
 from memcon_policy_server.owner import served_tables
 from memcon_policy_server.sharding import export_path, journal_path
 
@@ -84,7 +83,9 @@ def _verify_shard(directory: Path, shard: int, num_shards: int, *, findings: _Fi
     try:
         for row, event in fold(journal, core):
             last_seq = row.seq
-            _note(findings, ledger, row, event)
+            findings.events += 1
+            findings.tables.add(event.table)
+            ledger.add(row, event, core)
             if served and row.seq == served.get("last_seq"):
                 folded = served_tables(core, shard, num_shards, row.seq)
     finally:
@@ -92,12 +93,6 @@ def _verify_shard(directory: Path, shard: int, num_shards: int, *, findings: _Fi
     if served and _text(served) != _text(folded):
         findings.problems.append(f"{export}: {_first_difference(served, folded, 'the served tables')}")
     return bool(served) and served.get("last_seq") == last_seq
-
-
-def _note(findings: _Findings, ledger: Ledger, row: Row, event: Event) -> None:
-    findings.events += 1
-    findings.tables.add(event.table)
-    ledger.add(row, event)
 
 
 def _served(path: Path) -> tuple[dict[str, Any], list[str]]:

@@ -30,7 +30,7 @@ from memcon_platform.report.grouping import (
     is_exact,
 )
 from memcon_platform.report.samples import CellSample, Matrices, load, matrix, pair, quarter_of
-from memcon_platform.report.statistics import LEVEL, RESAMPLES, mean_interval, success_interval
+from memcon_platform.report.statistics import LEVEL, RESAMPLES, mean_interval, success_interval, these_seeds_interval
 from memcon_platform.report.summaries import by_goal_type, curve, decisions, mean_of, tokens
 
 __all__ = ["build"]
@@ -99,11 +99,12 @@ def _last_quarter(samples: Sequence[CellSample]) -> Success:
 def _difference(row: _Row, other: _Row) -> PairedDifference | None:
     """Success of `row` minus `other` on the same (seed, stream, task)."""
     differences = pair(row.matrices, other.matrices)
-    interval = mean_interval(differences)
-    if interval is None:
+    interval, these_seeds = mean_interval(differences), these_seeds_interval(differences)
+    if interval is None or these_seeds is None:
         return None
     return PairedDifference(
         mean=float(np.nanmean(differences)),
+        interval_these_seeds=these_seeds,
         interval=interval,
         num_pairs=int((~np.isnan(differences)).sum()),
         num_streams=int((~np.isnan(differences)).any(axis=1).sum()),

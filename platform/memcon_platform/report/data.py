@@ -43,12 +43,18 @@ class Success:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedDifference:
-    """Mean difference of success on the same (seed, stream, task)."""
+    """Mean difference of success on the same (seed, stream, task), pooled over streams, with two 95 % intervals.
+
+    The mean is one, the questions are two (coverage of both: `memcon_platform.report.statistics`).
+    """
 
     mean: float
+    # For these seeds: how sure the difference is for the streams as they ran, had they met other tasks of the kind.
+    interval_these_seeds: Interval
+    # For other seeds too: what to expect of streams and tasks that were not run.
     interval: Interval
     num_pairs: int
-    # (seed, stream)s that have pairs; with one, the interval covers the choice of tasks and not that of seeds.
+    # (seed, stream)s that have pairs; with one, both intervals are the same, that of these seeds.
     num_streams: int
 
 

@@ -11,12 +11,25 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-__all__ = ["Bar", "Line", "Point", "Segment", "curves", "forest", "interval_bar", "scatter", "stacked"]
+__all__ = [
+    "Bar",
+    "Difference",
+    "Line",
+    "Point",
+    "Segment",
+    "curves",
+    "forest",
+    "forest_key",
+    "interval_bar",
+    "scatter",
+    "stacked",
+]
 
 _WIDTH = 860
 _ROW = 26
-# Room for row labels, pixels; and width of one letter of them at 12 px.
+# Room for row labels, pixels, and the most that long ones get; width of one letter of them at 12 px.
 _LABEL = 290
+_WIDEST_LABEL = 390
 _LETTER = 6.6
 
 
@@ -28,6 +41,19 @@ class Bar:
     value: float
     low: float
     high: float
+    # Drawn in the accent colour.
+    strong: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A value with two intervals, all in percent points."""
+
+    label: str
+    value: float
+    # Drawn thick; and thin with end marks.
+    thick: tuple[float, float]
+    thin: tuple[float, float]
     # Drawn in the accent colour.
     strong: bool = False
 
@@ -78,23 +104,46 @@ def interval_bar(bar: Bar, top: float) -> Markup:
     )
 
 
-def forest(bars: Sequence[Bar], title: str) -> Markup:
-    """Differences with intervals, one row each, around a line at zero."""
-    low, high = min(0.0, *(bar.low for bar in bars)), max(0.0, *(bar.high for bar in bars))
-    ticks = _ticks(low, high)
-    scale = _Scale(low=ticks[0], high=ticks[-1], start=_LABEL, end=_WIDTH - 90)
-    bottom = _ROW * len(bars) + 8
+def forest(rows: Sequence[Difference], title: str) -> Markup:
+    """Differences with both intervals, one row each, around a line at zero."""
+    ends = [end for row in rows for end in (*row.thick, *row.thin)]
+    ticks = _ticks(min(0.0, *ends), max(0.0, *ends))
+    label = max(_LABEL, min(_WIDEST_LABEL, 14 + _LETTER * max(len(row.label) for row in rows)))
+    scale = _Scale(low=ticks[0], high=ticks[-1], start=label, end=_WIDTH - 60)
+    bottom = _ROW * len(rows) + 8
     parts = [_grid_x(scale, ticks, bottom, signed=True)]
     parts.append(f'<line class="zero" x1="{scale(0):.1f}" y1="0" x2="{scale(0):.1f}" y2="{bottom}"/>')
-    for row, bar in enumerate(bars):
-        y = _ROW * row + _ROW / 2 + 4
-        kind = "strong" if bar.strong else "plain"
-        parts.append(_row_label(bar.label, y, strong=bar.strong))
-        ends = f'x1="{scale(bar.low):.1f}" y1="{y}" x2="{scale(bar.high):.1f}" y2="{y}"'
-        parts.append(f'<line class="whisker {kind}" {ends}/>')
-        parts.append(f'<circle class="dot {kind}" cx="{scale(bar.value):.1f}" cy="{y}" r="5"/>')
-        parts.append(f'<text class="value" x="{_WIDTH - 4}" y="{y + 4}" text-anchor="end">{bar.value:+.1f}</text>')
+    for place, row in enumerate(rows):
+        parts.append(_difference(row, scale, _ROW * place + _ROW / 2 + 4))
     return _svg(parts, bottom + 26, title)
+
+
+def forest_key(name: str) -> Markup:
+    """The sign of the "thick" or the "thin" interval, for a legend."""
+    scale = _Scale(low=0, high=1, start=1, end=33)
+    parts = {"thick": _thick(scale, (0, 1), 8, "plain"), "thin": _thin(scale, (0, 1), 8, "plain")}
+    return Markup(
+        f'<svg class="key-line" viewBox="0 0 34 16" width="34" height="16" aria-hidden="true">{parts[name]}</svg>'
+    )
+
+
+def _difference(row: Difference, scale: _Scale, y: float) -> str:
+    kind = "strong" if row.strong else "plain"
+    value = f'<text class="value" x="{_WIDTH - 4}" y="{y + 4}" text-anchor="end">{row.value:+.1f}</text>'
+    dot = f'<circle class="dot {kind}" cx="{scale(row.value):.1f}" cy="{y}" r="5"/>'
+    intervals = _thin(scale, row.thin, y, kind) + _thick(scale, row.thick, y, kind)
+    return _row_label(row.label, y, end=scale.start - 10, strong=row.strong) + intervals + dot + value
+
+
+def _thick(scale: _Scale, ends: tuple[float, float], y: float, kind: str) -> str:
+    low, high = map(scale, ends)
+    return f'<line class="thick {kind}" x1="{low:.1f}" y1="{y}" x2="{high:.1f}" y2="{y}"/>'
+
+
+def _thin(scale: _Scale, ends: tuple[float, float], y: float, kind: str) -> str:
+    low, high = map(scale, ends)
+    path = f"M{low:.1f} {y - 5}v10M{low:.1f} {y}H{high:.1f}M{high:.1f} {y - 5}v10"
+    return f'<path class="whisker {kind}" d="{path}"/>'
 
 
 def curves(lines: Sequence[Line], title: str, *, x_label: str) -> Markup:
@@ -121,7 +170,7 @@ def stacked(rows: Sequence[tuple[str, Sequence[Segment]]], title: str) -> Markup
     parts = []
     for row, (label, segments) in enumerate(rows):
         y, at = _ROW * row + 4, 0.0
-        parts.append(_row_label(label, y + 9, strong=False))
+        parts.append(_row_label(label, y + 9, end=_LABEL - 10, strong=False))
         for segment in segments:
             left, right = scale(at), scale(at + segment.share)
             at += segment.share
@@ -195,11 +244,11 @@ def _grid_y(scale: _Scale, ticks: Sequence[float], across: _Scale) -> str:
     return "".join(parts)
 
 
-def _row_label(label: str, y: float, *, strong: bool) -> str:
-    room = int((_LABEL - 14) / _LETTER)
+def _row_label(label: str, y: float, *, end: float, strong: bool) -> str:
+    room = int((end - 4) / _LETTER)
     shown = label if len(label) <= room else label[: room - 1] + "…"
     kind = "label heavy" if strong else "label"
-    place = f'x="{_LABEL - 10}" y="{y + 4}" text-anchor="end"'
+    place = f'x="{end:.1f}" y="{y + 4}" text-anchor="end"'
     return f'<text class="{kind}" {place}>{escape(shown)}<title>{escape(label)}</title></text>'
 
 

@@ -12,8 +12,10 @@ from markupsafe import Markup
 
 from memcon.errors import StorageError
 from memcon_platform.report import drawing, wording
+from memcon_platform.report.comparisons import Comparison, comparisons
 from memcon_platform.report.data import GroupResult, ReportData, Section
 from memcon_platform.report.grouping import LEARNED, NO_MEMORY
+from memcon_platform.report.statistics import Interval
 
 __all__ = ["render", "write"]
 
@@ -30,6 +32,8 @@ class _Drawn:
     section: Section
     colours: Mapping[str, int]
     bars: Mapping[str, Markup]
+    compared: tuple[Comparison, ...]
+    footnotes: tuple[str, ...]
     forest: Markup | None
     curves: Markup
     arms: Markup | None
@@ -72,6 +76,7 @@ def render(data: ReportData) -> str:
         say=wording,
         sections=[_drawn(section) for section in data.sections],
         provenance=[(key, _text(value)) for key, value in _origins(data)],
+        keys={name: drawing.forest_key(name) for name in ("thick", "thin")},
         learned=LEARNED,
         no_memory=NO_MEMORY,
         planned=sum(cell.planned for cell in data.cells),
@@ -81,7 +86,7 @@ def render(data: ReportData) -> str:
 
 
 def _drawn(section: Section) -> _Drawn:
-    groups = section.groups
+    groups, compared = section.groups, comparisons(section)
     colours = _colours(groups)
     top = max((100 * g.success.interval.high for g in groups if g.success.interval), default=100.0) or 100.0
     lines = [_line(section.name(g), g, colours[g.cell_ids[0]]) for g in groups]
@@ -89,7 +94,9 @@ def _drawn(section: Section) -> _Drawn:
         section=section,
         colours=colours,
         bars={g.cell_ids[0]: drawing.interval_bar(_bar(g), top) for g in groups if g.success.interval},
-        forest=_forest(section),
+        compared=compared,
+        footnotes=wording.footnotes(compared),
+        forest=_forest(section, compared),
         curves=drawing.curves(lines, f"Success over the stream, {section.title}", x_label="share of the stream"),
         arms=_arms(section),
         arm_legend=tuple((action_id, _arm_colour(action_id)) for action_id in _arm_ids(groups)),
@@ -117,19 +124,23 @@ def _bar(group: GroupResult) -> drawing.Bar:
     )
 
 
-def _forest(section: Section) -> Markup | None:
-    bars = [
-        drawing.Bar(
-            label=section.name(group),
-            value=100 * group.difference.mean,
-            low=100 * group.difference.interval.low,
-            high=100 * group.difference.interval.high,
-            strong=group.role == LEARNED,
+def _forest(section: Section, compared: Sequence[Comparison]) -> Markup | None:
+    rows = [
+        drawing.Difference(
+            label=f"{section.name(one.group)} - {one.kind}",
+            value=100 * one.difference.mean,
+            thick=_percent_points(one.difference.interval_these_seeds),
+            thin=_percent_points(one.difference.interval),
+            strong=one.group.role == LEARNED,
         )
-        for group in section.groups
-        if group.difference
+        for one in compared
+        if one.difference
     ]
-    return drawing.forest(bars, "Paired difference to no memory, percent points") if bars else None
+    return drawing.forest(rows, "Paired differences of success, percent points") if rows else None
+
+
+def _percent_points(interval: Interval) -> tuple[float, float]:
+    return 100 * interval.low, 100 * interval.high
 
 
 def _line(name: str, group: GroupResult, colour: int) -> drawing.Line:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from memcon import codec
+from memcon_platform.report import wording
 from memcon_platform.report.data import CellResult, GroupResult, ReportData, Success, Tokens
-from memcon_platform.report.statistics import TWO_WAY
+from memcon_platform.report.statistics import TASKS_ONLY, TWO_WAY
 
 __all__ = ["to_json"]
 
@@ -19,6 +20,10 @@ def to_json(data: ReportData) -> dict[str, Any]:
         "created_at": data.created_at,
         "provenance": codec.encode(data.provenance),
         "interval": {"level": data.level, "method": TWO_WAY, "resamples": data.resamples},
+        "difference_intervals": {
+            "interval_these_seeds": {"generalises_to": wording.THESE_SEEDS, "method": TASKS_ONLY},
+            "interval": {"generalises_to": wording.OTHER_SEEDS, "method": TWO_WAY},
+        },
         "backbones": codec.encode(data.backbones),
         "notes": list(data.notes),
         "cells": [_cell(cell) for cell in data.cells],

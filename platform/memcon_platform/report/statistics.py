@@ -1,26 +1,39 @@
-"""Intervals: a two-way bootstrap over streams and tasks, brought to the two-way variance. Owns no data access.
+"""Intervals over tasks ("these seeds") and over streams and tasks ("other seeds too"). Owns no data access.
 
 A success depends on the seed (its stream) and on the task, and both were sampled: resampling single outcomes would take
-the same task under five seeds for five independent ones. Resampling streams and tasks (Owen 2007, the pigeonhole
-bootstrap) takes both in, but counts the noise of single outcomes three times, once through the streams, the tasks and
-the outcomes each, so that its intervals are up to 1.7 times too wide. Hence the distances of its means from the mean
-(taken to both sides alike, Hall 1988: scaled percentiles would leave 0 out where a single pair differs) are scaled to
+the same task under five seeds for five independent ones. How sure a mean is depends on what it is to speak for:
 
-    variance of the mean = V(streams) + V(tasks) - V(outcomes)
+    these seeds      `these_seeds_interval` resamples tasks, each with all its streams together (cluster bootstrap):
+                     other tasks of the kind under the streams as they ran; nothing about a seed that did not run.
+    other seeds too  `mean_interval` resamples streams and tasks: the populations of both.
+
+The two-way bootstrap (Owen 2007, the pigeonhole bootstrap) counts the noise of single outcomes three times, once
+through the streams, the tasks and the outcomes each, so that its intervals are up to 1.7 times too wide. Hence the
+distances of the resampled means from the mean (taken to both sides alike, Hall 1988: scaled percentiles would leave 0
+out where a single pair differs) are scaled to
+
+    variance of the mean = V(streams) + V(tasks) - V(outcomes)    other seeds too
+                           V(tasks)                               these seeds
 
 (two-way clusters: Cameron, Gelbach and Miller 2011; on a full table the random-effects analysis of variance), each part
-at least V(outcomes), with Student's t at Satterthwaite's degrees of freedom, since five streams say little about their
-own spread. Coverage at 95 % over 2,000 simulated experiments of paired differences (task sd 0.15, residual sd 0.4), and
-the mean width in percent points, by `python tests/support/interval_coverage.py 2000`:
+of the sum at least V(outcomes), with Student's t at Satterthwaite's degrees of freedom, since five streams say little
+about their own spread. Both take the tasks of a stream for independent but for their stream, though a memory lets later
+ones depend on earlier ones.
 
-    streams x tasks, stream sd      5 x 134, 0.03  5 x 134, 0     5 x 134, 0.08  3 x 134, 0.03  2 x 40, 0.03
-    this interval                   95.7 %, 10.9   97.0 %, 8.9    94.0 %, 20.1   95.0 %, 17.3   96.0 %, 36.3
-    two-way bootstrap as it is      97.8 %, 11.6   99.2 %, 10.6   92.3 %, 16.1   97.0 %, 13.6   98.8 %, 25.9
-    tasks resampled only            88.8 %, 7.7    95.2 %, 7.7    63.4 %, 7.7    87.1 %, 9.0    93.6 %, 18.7
-    streams resampled only          78.0 %, 6.5    73.1 %, 4.8    81.3 %, 12.7   72.3 %, 7.7    59.4 %, 7.6
-    single outcomes resampled       80.3 %, 6.2    89.1 %, 6.2    54.9 %, 6.4    82.7 %, 8.1    92.3 %, 17.8
-    variance above, t of fewest - 1 98.9 %, 13.3   99.5 %, 11.6   96.5 %, 21.8   99.9 %, 25.3   100.0 %, 148.0
-    width by the true spread                9.4            7.7            16.2           11.4           20.6
+Share of 2,000 simulated experiments of paired differences (task sd 0.15, residual sd 0.4) whose 95 % interval holds the
+mean of these seeds / of all seeds, and the mean width in percent points, by
+`python tests/support/interval_coverage.py 2000`:
+
+    streams x tasks,        5 x 134           5 x 134           5 x 134           3 x 134           2 x 40
+    stream sd               0.03              0                 0.08              0.03              0.03
+    these seeds             94.5/89.5   7.8   95.4/95.4   7.8   94.5/64.1   7.8   95.0/88.1   9.1   95.9/94.0  19.6
+    other seeds too         98.4/95.7  10.9   97.0/97.0   8.9   99.8/94.0  20.1   98.1/95.0  17.3   97.7/96.0  36.3
+    tasks, unscaled         94.2/88.8   7.7   95.2/95.2   7.7   93.7/63.4   7.7   94.8/87.1   9.0   94.0/93.6  18.7
+    two-way, unscaled       99.5/97.8  11.6   99.2/99.2  10.6    100/92.3  16.1   99.2/97.0  13.6   98.5/98.8  25.9
+    streams only            84.9/78.0   6.5   73.1/73.1   4.8   96.8/81.3  12.7   79.2/72.3   7.7   49.4/59.4   7.6
+    single outcomes         88.1/80.3   6.2   89.1/89.1   6.2   87.0/54.9   6.4   92.3/82.7   8.1   93.3/92.3  17.8
+    t of fewest - 1         99.7/98.9  13.3   99.5/99.5  11.6    100/96.5  21.8    100/99.9  25.3    100/100  148.0
+    width by true spread    7.7 / 9.4         7.7 / 7.7         8.0 / 16.2        9.1 / 11.4        18.8 / 20.6
 """
 
 from __future__ import annotations
@@ -35,16 +48,24 @@ from numpy.typing import NDArray
 
 from memcon.seeds import SeedTree
 
-__all__ = ["LEVEL", "RESAMPLES", "TASKS_ONLY", "TWO_WAY", "Interval", "mean_interval", "success_interval"]
+__all__ = [
+    "LEVEL",
+    "RESAMPLES",
+    "TASKS_ONLY",
+    "TWO_WAY",
+    "Interval",
+    "mean_interval",
+    "success_interval",
+    "these_seeds_interval",
+]
 
 Matrix = NDArray[np.float64]
 
 RESAMPLES = 2000
 LEVEL = 0.95
 TWO_WAY = "two-way bootstrap, variance-corrected"
-# One stream says nothing about other seeds.
+# Also where two ways are asked for and one stream ran: it says nothing about other seeds.
 TASKS_ONLY = "bootstrap over tasks"
-_STREAMS_ONLY = "bootstrap over streams"
 # Standard normal quantile of LEVEL.
 _Z = 1.959963984540054
 # With two streams Satterthwaite's estimate falls to 1 (t = 12.7) by chance: the floor leaves the coverage as it is and
@@ -63,24 +84,39 @@ class Interval:
 
 
 def mean_interval(values: Matrix, *, least: float = -1.0, most: float = 1.0) -> Interval | None:
-    """Interval of the mean of `values`, shape (streams, tasks), NaN where there is no value; None without a value.
+    """Interval of the mean of `values` for other seeds and other tasks than those that ran; None without a value.
+
+    Over one stream it is `these_seeds_interval`, and its method says so; one task says nothing about others, and the
+    interval is all that the mean can be.
 
     Args:
-        values: outcomes or differences.
+        values: outcomes or differences, shape (streams, tasks), NaN where there is no value.
         least: smallest value that the mean can have.
         most: largest value that the mean can have.
     """
-    present = ~np.isnan(values)
-    if not present.any():
+    if not (values := _known(values)).size:
         return None
-    values = values[present.any(axis=1)][:, present.any(axis=0)]
-    means = _resampled_means(values)
-    mean, spread = float(np.nanmean(values)), float(means.std())
-    # Equal values have no spread.
-    variance, freedom = _variance(values)
-    scale = _t(freedom) * math.sqrt(variance) / (_Z * spread) if spread > 0 else 0.0
-    half = scale * float(np.quantile(np.abs(means - mean), LEVEL))
-    return Interval(low=max(least, mean - half), high=min(most, mean + half), method=_method(*values.shape))
+    present = ~np.isnan(values)
+    means = _resampled_means(np.where(present, values, 0.0), present.astype(np.float64))
+    mean = float(np.nanmean(values))
+    half = np.inf if values.shape[1] == 1 else _half_width(means - mean, *_variance(values))
+    return _around(mean, half, (least, most), TASKS_ONLY if len(values) == 1 else TWO_WAY)
+
+
+def these_seeds_interval(values: Matrix, *, least: float = -1.0, most: float = 1.0) -> Interval | None:
+    """Interval of the mean of `values` for other tasks under the very streams that ran; None without a value.
+
+    A resampled task brings its values under all streams with it. Arguments as in `mean_interval`.
+    """
+    if not (values := _known(values)).size:
+        return None
+    present, mean = ~np.isnan(values), float(np.nanmean(values))
+    counts = present.sum(axis=0, keepdims=True).astype(np.float64)
+    sums = np.nansum(values, axis=0, keepdims=True)
+    variance = _cluster_variance((sums - counts * mean)[0], int(counts.sum()))
+    freedom = _satterthwaite([(variance, values.shape[1] - 1)]) if variance > 0 else _LEAST_FREEDOM
+    half = np.inf if values.shape[1] == 1 else _half_width(_resampled_means(sums, counts) - mean, variance, freedom)
+    return _around(mean, half, (least, most), TASKS_ONLY)
 
 
 def success_interval(values: Matrix) -> Interval | None:
@@ -92,10 +128,22 @@ def success_interval(values: Matrix) -> Interval | None:
     return mean_interval(values, least=0.0)
 
 
-def _method(streams: int, tasks: int) -> str:
-    if streams == 1:
-        return TASKS_ONLY
-    return TWO_WAY if tasks > 1 else _STREAMS_ONLY
+def _known(values: Matrix) -> Matrix:
+    """`values` without streams and tasks that have none."""
+    present = ~np.isnan(values)
+    return values[present.any(axis=1)][:, present.any(axis=0)]
+
+
+def _half_width(distances: Matrix, variance: float, freedom: float) -> float:
+    """Quantile of the resampled means' distances from the mean, brought to `variance` with Student's t."""
+    spread = float(distances.std())
+    # Equal values have no spread.
+    scale = _t(freedom) * math.sqrt(variance) / (_Z * spread) if spread > 0 else 0.0
+    return scale * float(np.quantile(np.abs(distances), LEVEL))
+
+
+def _around(mean: float, half: float, bounds: tuple[float, float], method: str) -> Interval:
+    return Interval(low=max(bounds[0], mean - half), high=min(bounds[1], mean + half), method=method)
 
 
 # --- variance ---------------------------------------------------------------------------------------------------------
@@ -178,13 +226,16 @@ def _wilson(rate: float, count: int) -> Interval:
 # --- resampling -------------------------------------------------------------------------------------------------------
 
 
-def _resampled_means(values: Matrix) -> Matrix:
-    """Means of `values` under resampled streams and tasks, independently of each other, shape (<= RESAMPLES,)."""
-    present = ~np.isnan(values)
-    row_counts, column_counts = _draws(*values.shape)
-    filled = np.where(present, values, 0.0)
-    totals = ((row_counts @ filled) * column_counts).sum(axis=1)
-    weights = ((row_counts @ present.astype(np.float64)) * column_counts).sum(axis=1)
+def _resampled_means(sums: Matrix, counts: Matrix) -> Matrix:
+    """Means under resampled streams and tasks, independently of each other, shape (<= RESAMPLES,).
+
+    Args:
+        sums: sum of the values of each stream and task, shape (streams, tasks); one row where streams stay together.
+        counts: how many values each sum has.
+    """
+    row_counts, column_counts = _draws(*sums.shape)
+    totals = ((row_counts @ sums) * column_counts).sum(axis=1)
+    weights = ((row_counts @ counts) * column_counts).sum(axis=1)
     # A resample may miss every present value of a sparse matrix.
     means: Matrix = totals[weights > 0] / weights[weights > 0]
     return means

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memcon_platform.report import wording
-from memcon_platform.report.data import GroupResult, ReportData, Section, Yardstick
+from memcon_platform.report.comparisons import Comparison, comparisons
+from memcon_platform.report.data import GroupResult, ReportData, Section
 from memcon_platform.report.grouping import LEARNED, NO_MEMORY
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
-_PAIRS_MARK = "†"
+# What a row must fit, whatever the terminal: a report looks alike everywhere.
+_WIDTH = 80
 
 
 def render(data: ReportData) -> Group:
@@ -28,9 +30,7 @@ def render(data: ReportData) -> Group:
         parts += ["", Text(_title(section), style="bold")]
         for table in _tables(section):
             parts += ["", table]
-        if note := wording.pairs_note(section):
-            parts.append(Text(f"{_PAIRS_MARK} {note}.", style="dim"))
-    parts += ["", _listed([*_legend(data), *data.notes])]
+    parts += ["", _listed([*_interval_notes(data), *_cost_notes(data), *data.notes])]
     return Group(*parts)
 
 
@@ -47,8 +47,15 @@ def _title(section: Section) -> str:
     return f"{section.title}: {section.provenance} tasks, backbone {section.backbone}{memory}"
 
 
-def _legend(data: ReportData) -> Iterator[str]:
-    yield f"[..]: {wording.interval_method(data)}. Differences: percent points over the same seed, stream and task."
+def _interval_notes(data: ReportData) -> Iterator[str]:
+    compared = [one for section in data.sections for one in comparisons(section)]
+    rest = "Other seeds too, and success" if compared else "Success"
+    these = f"These seeds: for {wording.THESE_SEEDS}. " if compared else ""
+    yield f"[..]: {wording.interval_method(data)}. {these}{rest}: for {wording.OTHER_SEEDS}."
+    yield from (f"{note}." for note in wording.footnotes(compared))
+
+
+def _cost_notes(data: ReportData) -> Iterator[str]:
     if any(group.decisions for group in data.groups):
         own = ", those of memory for its own calls" if any(_own_tokens(group) for group in data.groups) else ""
         yield (
@@ -71,12 +78,12 @@ def _listed(sentences: Sequence[str]) -> Table:
 
 def _tables(section: Section) -> Iterator[Table]:
     yield _success_table(section)
+    if compared := comparisons(section):
+        yield _difference_table(section, compared)
     yield _cost_table(section)
-    if any(_rivals(group) for group in section.groups):
-        yield _yardstick_table(section)
 
 
-def _table(columns: Sequence[str], *, num_text: int = 1, title: str | None = None) -> Table:
+def _table(columns: Sequence[str], *, num_text: int = 1, title: str | None = None, roomy: bool = True) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -87,7 +94,7 @@ def _table(columns: Sequence[str], *, num_text: int = 1, title: str | None = Non
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
-        padding=(0, 1, 0, 0),
+        padding=(0, 1 if roomy else 0, 0, 0),
     )
     for place, column in enumerate(columns):
         # Names wrap between words when they must; numbers never.
@@ -101,42 +108,38 @@ def _table(columns: Sequence[str], *, num_text: int = 1, title: str | None = Non
     return table
 
 
-def _fill(table: Table, section: Section, cells: Callable[[GroupResult], Sequence[str]]) -> Table:
-    """One row a group; where there are several memories, each has a heading."""
+def _fill(table: Table, section: Section, rows: Callable[[GroupResult], Sequence[Sequence[str]]]) -> Table:
+    """The rows of each group; where there are several memories, each has a heading."""
     above = ""
     for group in section.groups:
         memory = group.labels["memory"]
         if len(section.memories) > 1 and group.role != NO_MEMORY and memory != above:
             table.add_row(memory, style="italic")
             above = memory
-        table.add_row(group.name, *cells(group), style="bold" if group.role == LEARNED else "")
+        for cells in rows(group):
+            table.add_row(*cells, style="bold" if group.role == LEARNED else "")
     return table
 
 
 def _success_table(section: Section) -> Table:
-    marked = any(wording.few_pairs(group) for group in section.groups)
-
-    def cells(group: GroupResult) -> Sequence[str]:
+    def rows(group: GroupResult) -> Sequence[Sequence[str]]:
         tasks = wording.count(group.success.num_tasks)
         if group.found < group.planned:
             tasks += f"/{wording.count(group.planned)}"
-        against = wording.difference(group.difference)
-        if marked:
-            against += _PAIRS_MARK if wording.few_pairs(group) else " "
-        return wording.role(group), tasks, wording.success(group.success), against
+        rates = wording.success(group.success), wording.percent(group.last_quarter.rate)
+        return [(group.name, wording.role(group), tasks, *rates)]
 
-    columns = ["policy", "role", "tasks", "success %", "vs no memory" + " " * marked]
-    return _fill(_table(columns, num_text=2), section, cells)
+    return _fill(_table(["policy", "role", "tasks", "success %", "% in last\nquarter"], num_text=2), section, rows)
 
 
 def _cost_table(section: Section) -> Table:
     # Memories that call a model of their own are few.
     own = any(_own_tokens(group) for group in section.groups)
 
-    def cells(group: GroupResult) -> Sequence[str]:
+    def rows(group: GroupResult) -> Sequence[Sequence[str]]:
         purposes, did = group.tokens.by_purpose, group.decisions
-        return (
-            wording.percent(group.last_quarter.rate),
+        cells = (
+            group.name,
             wording.count(purposes.get("agent_prompt")),
             wording.count(group.tokens.injected if purposes else None),
             *([wording.count(_own_tokens(group))] if own else []),
@@ -144,12 +147,10 @@ def _cost_table(section: Section) -> Table:
             wording.percent(did.forced_share) if did else "-",
             wording.count(did.keys_visited, 1) if did else "-",
         )
+        return [cells]
 
-    # Eight columns fit 80 characters under short heads only.
-    columns = ["policy", "last\n1/4 %" if own else "% in last\nquarter", "prompt\ntokens", "injected\ntokens"]
-    columns += ["memory\ntokens"] if own else []
-    columns += ["dec. a\ntask" if own else "decisions\na task", "forced\n%", "keys a\ntable"]
-    return _fill(_table(columns), section, cells)
+    columns = ["policy", "prompt\ntokens", "injected\ntokens", *(["memory\ntokens"] if own else [])]
+    return _fill(_table([*columns, "decisions\na task", "forced\n%", "keys a\ntable"]), section, rows)
 
 
 def _own_tokens(group: GroupResult) -> float:
@@ -157,19 +158,47 @@ def _own_tokens(group: GroupResult) -> float:
     return purposes.get("memory_read", 0.0) + purposes.get("memory_write", 0.0)
 
 
-def _rivals(group: GroupResult) -> tuple[Yardstick, ...]:
-    # No memory stands in the first table.
-    return tuple(yard for yard in group.yardsticks if yard.kind != "no memory")
+# --- differences ------------------------------------------------------------------------------------------------------
 
 
-def _yardstick_table(section: Section) -> Table:
-    learned = [group for group in section.groups if _rivals(group)]
-    kinds = list(dict.fromkeys(yard.kind for group in learned for yard in _rivals(group)))
-    marked = any(wording.few_pairs(group) for group in learned)
-    columns = ["learned policy", *(f"vs {kind}{' ' * marked}" for kind in kinds)]
-    table = _table(columns, title="reported, not arranged")
-    for group in learned:
-        found = {yard.kind: yard.difference for yard in _rivals(group)}
-        mark = (_PAIRS_MARK if wording.few_pairs(group) else " ") if marked else ""
-        table.add_row(section.name(group), *(wording.difference(found.get(kind)) + mark for kind in kinds))
-    return table
+def _difference_table(section: Section, compared: Sequence[Comparison]) -> Table:
+    heads = ("pairs", "diff.", "these\nseeds", "other\nseeds too")
+    columns = [_aligned(texts) for texts in zip(heads, *(_numbers(one, compared) for one in compared), strict=True)]
+    # One space between columns.
+    room = _WIDTH - sum(1 + len(column[-1]) for column in columns)
+    titles, *numbers = zip(*columns, strict=True)
+
+    def rows(group: GroupResult) -> Sequence[Sequence[str]]:
+        found = [(one, row) for one, row in zip(compared, numbers, strict=True) if one.group is group]
+        names = [f"{group.name} - {one.subtrahend}" for one, _ in found]
+        if max(map(len, names), default=0) <= room:
+            return [(name, *row) for name, (_, row) in zip(names, found, strict=True)]
+        return [(group.name,), *((f" - {one.subtrahend}", *row) for one, row in found)]
+
+    title = "paired differences of success, percent points"
+    if any(group.role == LEARNED for group in section.groups):
+        title += " (reported, not arranged)"
+    return _fill(_table(["policy - other", *titles], num_text=5, title=title, roomy=False), section, rows)
+
+
+def _aligned(texts: Sequence[str]) -> list[str]:
+    """`texts` with their lines set to the right of one width: rich would strip the space that stands for a mark."""
+    width = max(len(line) for text in texts for line in text.split("\n"))
+    return ["\n".join(line.rjust(width) for line in text.split("\n")) for text in texts]
+
+
+def _numbers(one: Comparison, compared: Sequence[Comparison]) -> tuple[str, ...]:
+    """Pairs, difference and both intervals; where some have a mark, the others have a space for it."""
+    found = one.difference
+    partial = _mark(wording.PARTIAL, one.is_partial, any(other.is_partial for other in compared))
+    single = _mark(wording.ONE_STREAM, one.is_one_stream, any(other.is_one_stream for other in compared))
+    return (
+        wording.count(found.num_pairs if found else 0) + partial,
+        wording.points(found),
+        wording.these_seeds(found),
+        wording.other_seeds(found) + single,
+    )
+
+
+def _mark(mark: str, here: bool, somewhere: bool) -> str:
+    return (mark if here else " ") if somewhere else ""

@@ -5,22 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memcon_platform.config import RunRecord
-from memcon_platform.report.data import CellResult, GroupResult, PairedDifference, ReportData, Section, Success
+from memcon_platform.report.comparisons import Comparison
+from memcon_platform.report.data import CellResult, GroupResult, PairedDifference, ReportData, Success
 from memcon_platform.report.grouping import LEARNED, NO_MEMORY, RANDOM_ARM, STATIC_ARM
 
 __all__ = [
     "ARM_ORDER",
+    "ONE_STREAM",
+    "OTHER_SEEDS",
+    "PARTIAL",
+    "THESE_SEEDS",
     "arm_place",
     "count",
-    "difference",
-    "few_pairs",
+    "footnotes",
     "interval",
     "interval_method",
     "notes",
-    "pairs_note",
+    "other_seeds",
     "percent",
+    "points",
     "role",
     "success",
+    "these_seeds",
 ]
 
 IMITATOR = (
@@ -28,6 +34,12 @@ IMITATOR = (
     "memory helps or harms follows from its rules, which we chose. The numbers show that the pipeline works and how a "
     "learner behaves statistically; they are evidence neither for nor against published figures."
 )
+# What each interval of a paired difference generalises to.
+THESE_SEEDS = "the streams as they ran, on other tasks (tasks resampled, each with all its seeds)"
+OTHER_SEEDS = "seeds and tasks that did not run (streams and tasks resampled)"
+# Marks of paired differences, see `footnotes`.
+PARTIAL = "†"
+ONE_STREAM = "‡"
 # Table 7; tables and charts keep this order.
 ARM_ORDER = (
     "retrieve_shallow",
@@ -75,11 +87,20 @@ def success(value: Success) -> str:
     return f"{percent(value.rate)} {interval(value.interval.low, value.interval.high)}"
 
 
-def difference(value: PairedDifference | None) -> str:
-    """Paired difference and interval in percent points."""
-    if value is None:
-        return "-"
-    return f"{100 * value.mean:+.1f} {interval(value.interval.low, value.interval.high)}"
+def points(value: PairedDifference | None) -> str:
+    """Mean paired difference in percent points."""
+    # Adding 0 turns a rounded "-0.0" into "+0.0".
+    return "-" if value is None else f"{round(100 * value.mean, 1) + 0.0:+.1f}"
+
+
+def these_seeds(value: PairedDifference | None) -> str:
+    """Interval of a paired difference for the streams as they ran."""
+    return "-" if value is None else interval(value.interval_these_seeds.low, value.interval_these_seeds.high)
+
+
+def other_seeds(value: PairedDifference | None) -> str:
+    """Interval of a paired difference for other seeds and tasks."""
+    return "-" if value is None else interval(value.interval.low, value.interval.high)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -92,30 +113,22 @@ def role(group: GroupResult) -> str:
 
 def interval_method(data: ReportData) -> str:
     """How the intervals of the report were made."""
-    return (
-        f"{100 * data.level:.0f} % interval: two-way bootstrap over streams and tasks ({data.resamples:,} resamples), "
-        "brought to the two-way cluster variance"
-    )
+    return f"{100 * data.level:.0f} % bootstrap interval, {data.resamples:,} resamples"
 
 
-def few_pairs(group: GroupResult) -> bool:
-    """The row's differences cover a part of its tasks only."""
-    return group.difference is not None and group.difference.num_pairs < group.success.num_tasks
-
-
-def pairs_note(section: Section) -> str:
-    """What differences over a part of the tasks mean, "" where there are none."""
-    told = []
-    for group in section.groups:
-        found = group.difference
-        if found is not None and few_pairs(group):
-            streams = f"{found.num_streams} stream{'' if found.num_streams == 1 else 's'}"
-            single = "; over one stream an interval covers the choice of tasks, not of seeds"
-            told.append(
-                f"{section.name(group)}: only the {count(found.num_pairs)} tasks of the {streams} that no memory ran "
-                f"too{single if found.num_streams == 1 else ''}"
-            )
-    return ". ".join(told)
+def footnotes(found: Sequence[Comparison]) -> tuple[str, ...]:
+    """What the marks of the paired differences mean, those that occur, each beginning with its mark."""
+    known = [one.difference for one in found if one.difference]
+    told = {
+        f"{PARTIAL} only the tasks that both rows ran": any(one.is_partial for one in found),
+        f"{ONE_STREAM} one stream only: both intervals are the same and say nothing about other seeds": any(
+            one.is_one_stream for one in found
+        ),
+        "[0.0, 0.0]: no pair differs, those of other tasks may": any(
+            one.mean == one.interval_these_seeds.low == one.interval_these_seeds.high for one in known
+        ),
+    }
+    return tuple(note for note, occurs in told.items() if occurs)
 
 
 def notes(record: RunRecord, cells: Sequence[CellResult], groups: Sequence[GroupResult]) -> tuple[str, ...]:
@@ -160,7 +173,7 @@ def _one_stream(groups: Sequence[GroupResult]) -> list[str]:
     if not alone:
         return []
     which = "Every row" if len(alone) == len(groups) else "; ".join(alone)
-    return [f"{which}: one stream only, so the interval covers the choice of tasks and not that of seeds."]
+    return [f"{which}: one stream only, so its intervals cover the choice of tasks and not that of seeds."]
 
 
 def _named(group: GroupResult) -> str:

@@ -12,10 +12,12 @@ from memcon.clock import SystemClock
 from memcon_platform.assembly import stream_specs
 from memcon_platform.config import has_plan, read_plan, reconcile, write_plan
 from memcon_platform.config.plan import RunPlan
+from memcon_platform.sweep.interrupts import interrupts
 from memcon_platform.sweep.losses import refuse_lost_journals
 from memcon_platform.sweep.overview import statuses
 from memcon_platform.sweep.pool import LocalPool, Pool
 from memcon_platform.sweep.progress import Progress, Snapshot
+from memcon_platform.sweep.remains import streams_left, write_served_tables
 from memcon_platform.sweep.run_folder import driving, policy_folder
 from memcon_platform.sweep.runner import Observer, RunEnd, Runner
 from memcon_platform.sweep.status import StreamStatus
@@ -51,7 +53,7 @@ async def launch(plan: RunPlan, how: Launch) -> tuple[RunPlan, RunEnd]:
         ConfigError: the run exists with other cells.
         StorageError: the run folder cannot be written.
         DamagedFileError: a file of the run is damaged or missing; nothing was written.
-        Interrupted: Ctrl-C came twice.
+        Interrupted: Ctrl-C came during the start, or twice.
     """
     with driving(plan.run_dir):
         if has_plan(plan.run_dir):
@@ -59,35 +61,41 @@ async def launch(plan: RunPlan, how: Launch) -> tuple[RunPlan, RunEnd]:
         specs, found = stream_specs(plan), statuses(plan)
         refuse_lost_journals(plan, found)
         write_plan(plan.run_dir, plan, wall_time_s=SystemClock().wall())
-        left = {name: spec for name, spec in specs.items() if not found[name][0].done(found[name][1])}
+        left = {name: specs[name] for name in streams_left(plan, found)}
+        observer = how.observe(plan, any(status.num_ended for status, _ in found.values()))
         if not left:
+            await write_served_tables(plan)
             how.console.print("nothing is left to run: every task of the plan has ended", style="dim")
             return plan, RunEnd(stopped=False, failures={})
-        return plan, await _run(plan, how, left=left, found=found)
+        return plan, await _run(plan, how, observer, left=left, found=found)
 
 
 async def _run(
     plan: RunPlan,
     how: Launch,
+    observer: Observer,
     *,
     left: Mapping[StreamName, StreamSpec],
     found: Mapping[StreamName, tuple[StreamStatus, int]],
 ) -> RunEnd:
-    observer = how.observe(plan, any(status.num_ended for status, _ in found.values()))
     how.console.print("starting workers and policy ...", style="dim")
-    async with how.open_pool(plan) as pool:
-        progress = Progress(how.console, SystemClock(), _snapshot(plan, left, found))
-        supervisor = Supervisor(
-            list(left),
-            num_workers=plan.settings.workers,
-            streams_per_worker=plan.settings.streams_per_worker,
-            max_deaths=plan.settings.task_restarts + _SPARE_DEATHS,
-        )
-        runner = Runner(plan.run_dir, left, supervisor=supervisor, pool=pool, progress=progress, observer=observer)
-        try:
-            return await runner.run()
-        finally:
-            progress.close()
+    with interrupts() as phase:
+        async with how.open_pool(plan) as pool:
+            progress = Progress(how.console, SystemClock(), _snapshot(plan, left, found))
+            supervisor = Supervisor(
+                list(left),
+                num_workers=plan.settings.workers,
+                streams_per_worker=plan.settings.streams_per_worker,
+                max_deaths=plan.settings.task_restarts + _SPARE_DEATHS,
+            )
+            runner = Runner(plan.run_dir, left, supervisor=supervisor, pool=pool, progress=progress, observer=observer)
+            phase.to(runner.interrupt)
+            try:
+                return await runner.run()
+            finally:
+                # From here to the end only files are written: worth the few seconds, whatever the user presses.
+                phase.to(lambda: how.console.print("closing: the policy writes its tables", style="dim"))
+                progress.close()
 
 
 def _snapshot(

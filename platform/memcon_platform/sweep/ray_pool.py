@@ -17,6 +17,8 @@ from memcon_workers.worker import ClientFactory, SinkFactory
 
 __all__ = ["RayPool"]
 
+_REASON_LENGTH = 160
+
 
 class RayPool:
     """Workers as Ray actors in an initialised Ray."""
@@ -67,20 +69,23 @@ class RayPool:
     async def _greet(self, worker: int, actor: Any) -> None:
         try:
             await actor.pid.remote()
-        except RayError:
-            self._lose(worker)
+        except RayError as error:
+            self._lose(worker, error)
             return
         self.news.put_nowait(WorkerReady(worker))
         self._drain_jobs.append(asyncio.create_task(self._drain(worker, actor)))
 
     async def _run_stream(self, worker: int, spec: StreamSpec, *, worker_died: bool) -> None:
         actor = self._actors.get(worker)
+        if actor is None:
+            return
         try:
-            result = await actor.run_stream.remote(spec, worker_died) if actor is not None else None
-        except RayError:
-            result = None
-        if result is None:
-            self._lose(worker)
+            result = await actor.run_stream.remote(spec, worker_died)
+        except RayError as error:
+            self._lose(worker, error)
+            return
+        if worker not in self._actors:
+            # Its loss is told already, so the stream runs again: the claim finds what had ended.
             return
         if isinstance(result, StreamResult):
             self.news.put_nowait(result)
@@ -91,15 +96,20 @@ class RayPool:
             settling = self._settling
             try:
                 self._pass_on(await actor.drain.remote())
-            except RayError:
-                self._lose(worker)
+            except RayError as error:
+                self._lose(worker, error)
                 return
             if settling:
                 return
 
-    def _lose(self, worker: int) -> None:
-        if self._actors.pop(worker, None) is not None:
-            self.news.put_nowait(WorkerLost(worker))
+    def _lose(self, worker: int, error: RayError) -> None:
+        actor = self._actors.pop(worker, None)
+        if actor is None:
+            return
+        # Ray also raises for an actor that lives (a call that broke, a network hiccup). It must not keep the locks of
+        # streams that now run elsewhere, nor the core of its successor.
+        ray.kill(actor)
+        self.news.put_nowait(WorkerLost(worker, _reason(error)))
 
     def _pass_on(self, ended: list[TaskEnded]) -> None:
         for task in ended:
@@ -116,3 +126,9 @@ class RayPool:
         job = asyncio.get_running_loop().create_task(work)
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
+
+
+def _reason(error: RayError) -> str:
+    """What the worker raised, or what Ray says of its end: the last line of a text that may hold a traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1][:_REASON_LENGTH] if lines else type(error).__name__

@@ -5,10 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from memcon.errors import LockedError, StorageError
+from memcon.files import replace_file
 from memcon_platform.config.plan import RunPlan
 
 __all__ = ["driving", "policy_folder", "write_text"]
@@ -42,8 +43,9 @@ def driving(run_dir: Path) -> Iterator[None]:
             owner = handle.read().strip() or "unknown"
             raise LockedError(f"run {run_dir} is driven by process {owner}; wait for it or end it") from None
         handle.truncate(0)
-        handle.write(str(os.getpid()))
-        handle.flush()
+        # Whole in one call or not at all: a full disk must not stop a launch for want of a note.
+        with suppress(OSError):
+            os.pwrite(handle.fileno(), str(os.getpid()).encode(), 0)
         yield
 
 
@@ -53,12 +55,7 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         StorageError: the place cannot be written; what stood there still stands.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
     try:
-        with temporary.open("w", encoding="utf-8") as handle:
-            handle.write(text)
-            handle.flush()
-            os.fsync(handle.fileno())
-        temporary.replace(path)
+        replace_file(path, text)
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror}; check permissions and space") from error

@@ -61,6 +61,8 @@ class WorkerLost:
     """A worker's process is gone, with all that ran in it."""
 
     worker: int
+    # One line, for the user.
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +196,8 @@ class Supervisor:
         match event:
             case WorkerReady(worker):
                 self._workers[worker].ready = True
-            case WorkerLost(worker):
-                self._lost(worker)
+            case WorkerLost(worker, reason):
+                self._lost(worker, reason)
             case TaskDone(stream):
                 self._streams[stream].deaths = self._lost_in_a_row = 0
                 return []
@@ -216,7 +218,7 @@ class Supervisor:
         self._workers[stream.worker].streams.discard(name)
         stream.state, stream.worker, stream.message = state, None, message
 
-    def _lost(self, worker: int) -> None:
+    def _lost(self, worker: int, reason: str) -> None:
         lost = self._workers.pop(worker, None)
         if lost is None:
             return
@@ -227,19 +229,20 @@ class Supervisor:
                 self._leave_lost(stream, StreamState.STOPPED)
             elif stream.deaths > self._max_deaths:
                 self._leave_lost(stream, StreamState.FAILED)
-                stream.message = f"its worker died {stream.deaths} times in a row without ending a task"
+                stream.message = f"its worker died {stream.deaths} times in a row without ending a task{_last(reason)}"
             else:
                 stream.worker_died = True
                 self._leave_lost(stream, StreamState.WAITING)
                 self._waiting.appendleft(name)
         self._lost_in_a_row += 1
         if self._lost_in_a_row > self._max_deaths * self._num_workers:
-            self._give_up()
+            self._give_up(reason)
 
-    def _give_up(self) -> None:
+    def _give_up(self, reason: str) -> None:
+        message = f"{self._lost_in_a_row} workers died in a row without ending a task{_last(reason)}"
         for name in self._waiting:
             self._streams[name].state = StreamState.FAILED
-            self._streams[name].message = f"{self._lost_in_a_row} workers died in a row without ending a task"
+            self._streams[name].message = message
         self._waiting.clear()
 
     @staticmethod
@@ -285,3 +288,7 @@ class Supervisor:
             started.append(StartWorker(self._next_worker))
             self._next_worker += 1
         return started
+
+
+def _last(reason: str) -> str:
+    return f" (the last: {reason})" if reason else ""

@@ -27,9 +27,11 @@ class SweepTracking:
     """Tracks one launch of a run whose plan is written."""
 
     def __init__(self, plan: RunPlan, *, resumed: bool) -> None:
-        self._plan, self._resumed = plan, resumed
+        self._plan = plan
         self._num_tasks: Mapping[str, int] = {cell.cell_id: cell.num_tasks for cell in plan.cells}
         self._ended: dict[str, list[TaskEnded]] = defaultdict(list)
+        # A cell ended, but not all its tasks were seen: earlier launches ran some, or a worker took news to its grave.
+        self._gaps = resumed
         tracking = plan.settings.tracking
         self._tracker: Tracker = (
             MlflowTracker(plan.tracking_uri, tracking.experiment) if tracking.enabled else NullTracker()
@@ -49,12 +51,14 @@ class SweepTracking:
         tasks = self._ended.pop(cell, [])
         if len(tasks) == self._num_tasks[cell]:
             self._tracker.cell_ended(cell, cell_summary(tasks))
+        else:
+            self._gaps = True
 
     def close(self, report: Path) -> TrackingEnd:
-        """Send what waits, with the run's report; a resumed run is filled in from Parquet."""
+        """Send what waits, with the run's report; what this launch has not seen is filled in from Parquet."""
         end = self._tracker.close([report] if report.exists() else [])
         tracking = self._plan.settings.tracking
-        if not self._resumed or not tracking.enabled or end.problem:
+        if not self._gaps or not tracking.enabled or end.problem:
             return end
         try:
             rebuild(self._plan.run_dir, uri=self._plan.tracking_uri, experiment=tracking.experiment)

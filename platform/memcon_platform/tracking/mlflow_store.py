@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memcon.errors import MissingExtraError
+from memcon_platform.config.plan_file import CONFIG_FILE
 from memcon_platform.tracking.metrics import flat_parameters, safe_name
 from memcon_platform.tracking.port import CellInfo, RunInfo
 
@@ -30,7 +31,9 @@ MAX_METRICS = 1000
 MAX_PARAMETERS = 100
 MAX_TAG = 8000
 
-_KIND, _CELL, _RUN = "memcon.kind", "memcon.cell_id", "memcon.run"
+_KIND, _CELL, _RUN, _CREATED = "memcon.kind", "memcon.cell_id", "memcon.run", "memcon.created_at"
+# What the UI shows as the description of a run.
+_DESCRIPTION = "mlflow.note.content"
 _SQLITE = "sqlite:///"
 
 
@@ -54,10 +57,11 @@ class MlflowStore:
 
     def __init__(self, uri: str, experiment: str, run: RunInfo) -> None:
         self.uri, self._run = uri, run
+        self._identity = {_RUN: run.run, _CREATED: run.created_at}
         with _first_start(uri):
             self._client = _client(uri)
             self._experiment = self._open_experiment(experiment)
-            self._parent = self._find_or_create(run.run, {_KIND: "run", _RUN: run.run}, run.tags)
+            self._parent = self._find_or_create(run.run, {_KIND: "run", **self._identity}, run.tags)
         self._cells: dict[str, Run] = {}
 
     def open_cell(self, cell: CellInfo) -> str:
@@ -67,9 +71,11 @@ class MlflowStore:
         """
         if cell.cell_id in self._cells:
             return str(self._cells[cell.cell_id].info.run_id)
-        identity = {_KIND: "cell", _CELL: cell.cell_id, _RUN: self._run.run}
+        identity = {_KIND: "cell", _CELL: cell.cell_id, **self._identity}
         tags = {"mlflow.parentRunId": self._parent.info.run_id, **self._run.tags}
         tags |= {f"memcon.{axis}": value for axis, value in cell.axes.items()}
+        if cell.about:
+            tags[_DESCRIPTION] = cell.about
         run = self._find_or_create(cell.label, identity, tags)
         self._log_parameters(run, flat_parameters(cell.parameters))
         self._cells[cell.cell_id] = run
@@ -99,8 +105,9 @@ class MlflowStore:
         self._client.set_terminated(run_id, status="FINISHED")
 
     def finish_run(self, artifacts: Sequence[Path] = ()) -> None:
-        """`finish` of the parent run."""
-        self.finish(self._parent.info.run_id, artifacts)
+        """`finish` of the parent run, with the config that it was made from."""
+        config = self._run.run_dir / CONFIG_FILE
+        self.finish(self._parent.info.run_id, [*([config] if config.exists() else []), *artifacts])
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

@@ -124,9 +124,6 @@ class MlflowTracker:
         _log.warning("tracking.incomplete", extra={"dropped": dropped, "problem": problem})
         return TrackingEnd(dropped=dropped, problem=problem, remedy=remedy)
 
-    def _connect(self, run: RunInfo) -> MlflowStore:
-        return self._open_store(self._uri, self._experiment, run)
-
     def _put(self, event: Event) -> None:
         try:
             self._events.put_nowait(event)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from memcon import registry
+from memcon.errors import ConfigError
 from memcon_platform.config import Cell, RunRecord
 from memcon_platform.config.plan import PLUGIN_AXES
 
@@ -20,6 +23,8 @@ class RunInfo:
     run: str
     # Folder of the run; SQLite and artefacts lie beside it unless the URI says otherwise.
     run_dir: Path
+    # First launch (plan.json): with the name the run's identity, since a name may be used again and a server be shared.
+    created_at: str = ""
     # Provenance and whatever else names the run; values become text.
     tags: Mapping[str, Any] = field(default_factory=dict)
 
@@ -34,6 +39,8 @@ class CellInfo:
     streams: int
     # One tag an axis.
     axes: Mapping[str, Any]
+    # What its plug-ins are, in Markdown: a stand-in must not pass for the real thing (BE-8).
+    about: str = ""
     # Resolved settings, nested; logged flat when the MLflow run is created and never again.
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
@@ -96,9 +103,9 @@ class NullTracker:
 
 def infos_of(record: RunRecord, run_dir: Path) -> tuple[RunInfo, tuple[CellInfo, ...]]:
     """What tracking is told of a run: the same from a live sweep and from `memcon track rebuild`."""
-    told = {**record.provenance, "created_at": record.created_at}
-    tags = {f"memcon.{key.removeprefix('memcon_')}": value for key, value in told.items() if value is not None}
-    run = RunInfo(run=record.plan.run, run_dir=run_dir, tags=tags)
+    told = record.provenance.items()
+    tags = {f"memcon.{key.removeprefix('memcon_')}": value for key, value in told if value is not None}
+    run = RunInfo(run=record.plan.run, run_dir=run_dir, created_at=record.created_at, tags=tags)
     return run, tuple(_cell_info(cell) for cell in record.plan.cells)
 
 
@@ -110,5 +117,16 @@ def _cell_info(cell: Cell) -> CellInfo:
         label=cell.label,
         streams=cell.streams,
         axes=axes,
+        about=_about(cell),
         parameters={**cell.settings, "num_tasks": cell.num_tasks},
     )
+
+
+def _about(cell: Cell) -> str:
+    lines = []
+    for axis in PLUGIN_AXES:
+        name = cell.entry(axis).name
+        # A run outlives its plug-ins: one that is gone can be shown without its summary.
+        with suppress(ConfigError):
+            lines.append(f"- {axis} `{name}`: {registry.plugin(axis, name).summary}")
+    return "\n".join(lines)

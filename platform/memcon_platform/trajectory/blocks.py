@@ -6,13 +6,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from memcon.errors import NotFoundError
+from memcon.files import TEMPORARY_SUFFIX
 from memcon_platform.trajectory.schemas import TABLES
 
-__all__ = ["Block", "blocks_of", "finished_blocks", "leftovers", "require_run"]
+__all__ = ["Block", "blocks_of", "finished_blocks", "leftovers"]
 
 _FILE = re.compile(r"stream-(\d{3,})-block-(\d{4,})\.parquet")
-TEMPORARY = ".tmp"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -26,19 +25,6 @@ class Block:
     def path(self, run_dir: Path, table: str) -> Path:
         """The block's file of `table`."""
         return run_dir / table / f"cell={self.cell}" / f"stream-{self.stream:03d}-block-{self.block:04d}.parquet"
-
-
-def require_run(run_dir: Path) -> None:
-    """Refuse a run folder that is not there.
-
-    Raises:
-        NotFoundError: names the folder and the runs that lie beside it.
-    """
-    if run_dir.is_dir():
-        return
-    beside = sorted(path.parent.name for path in run_dir.parent.glob("*/plan.json"))
-    known = f"runs there: {', '.join(beside)}" if beside else f"no run lies in {run_dir.parent}"
-    raise NotFoundError(f"no run folder {run_dir}; {known}; check the name or start the run with `memcon sweep CONFIG`")
 
 
 def blocks_of(run_dir: Path, table: str) -> list[Block]:
@@ -58,4 +44,4 @@ def finished_blocks(run_dir: Path) -> list[Block]:
 
 def leftovers(run_dir: Path) -> list[Path]:
     """Temporary files that a killed writer left; readers never look at them."""
-    return sorted(path for table in TABLES for path in (run_dir / table).glob(f"cell=*/*{TEMPORARY}"))
+    return sorted(path for table in TABLES for path in (run_dir / table).glob(f"cell=*/*{TEMPORARY_SUFFIX}"))

@@ -12,7 +12,8 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from memcon.errors import DamagedFileError, NotFoundError, SchemaVersionError, StorageError
-from memcon_platform.trajectory.blocks import finished_blocks, require_run
+from memcon_platform.config.plan_file import no_run
+from memcon_platform.trajectory.blocks import finished_blocks
 from memcon_platform.trajectory.schemas import SCHEMA_VERSION, SCHEMAS, TABLES, version_of
 
 __all__ = ["RunTables", "read_file", "read_run"]
@@ -40,7 +41,8 @@ def read_run(
         DamagedFileError: names the file that is broken or missing.
         SchemaVersionError: a file of another schema version.
     """
-    require_run(run_dir)
+    if not run_dir.is_dir():
+        raise no_run(run_dir)
     blocks = finished_blocks(run_dir)
     if not blocks:
         raise NotFoundError(

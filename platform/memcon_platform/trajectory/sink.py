@@ -6,9 +6,7 @@ the block, so that the rewrite after a crash takes the leftover's place. The str
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from memcon.errors import InvariantError, StorageError
+from memcon.files import replace_file
 from memcon.types import Episode
-from memcon_platform.trajectory.blocks import TEMPORARY, Block
+from memcon_platform.trajectory.blocks import Block
 from memcon_platform.trajectory.rows import decision_rows, episode_row, step_rows
 from memcon_platform.trajectory.schemas import BLOCK_TASKS, SCHEMAS
 
@@ -87,27 +86,9 @@ def _encode(table: str, rows: list[dict[str, Any]]) -> Any:
 
 
 def _replace(path: Path, content: Any) -> None:
-    temporary = path.with_name(path.name + TEMPORARY)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as handle:
-            handle.write(content)
-            handle.flush()
-            os.fsync(handle.fileno())
-        temporary.replace(path)
-        _sync_folder(path.parent)
+        replace_file(path, content)
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}; mend permissions or space and run the same command again"
         ) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    # The rename itself must survive a power cut.
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -64,12 +64,17 @@ class LocalPolicyClient:
 
     async def close(self) -> None:
         """Export the served tables and free the journals; may be called twice."""
+        failed: MemconError | None = None
         for owner in self._owners:
             try:
                 if owner.fault is None:
                     await owner.export()
+            except MemconError as error:
+                failed = failed or error
             finally:
                 await owner.close()
+        if failed is not None:
+            raise failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

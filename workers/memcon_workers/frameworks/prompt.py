@@ -5,9 +5,9 @@ The form, which every framework shares and `memcon_workers.backbones.prompt_read
     system:  instructions
              # Example                    only with a few-shot
              # Memory                     only when the decision put something here; every piece, never cut (MC-15)
+             ## Plan                      before what the backend found (MC-18)
              ## Experience 1              the text of a memory item, in the backend's order
              ## Insight 1
-             ## Plan
              ## Hint
     user:    Goal: <one line>
              First observation: <one line>
@@ -74,13 +74,12 @@ _THOUGHT_ANSWER = "OK."
 
 
 def render_memory(context: MemoryContext) -> str:
-    """The memory part of the system message: all items, insights, plan and hint, whole; "" for the empty context."""
+    """The memory part of the system message: plan, all items and insights, hint, whole; "" for the empty context."""
     if context.is_empty:
         return ""
-    parts = [f"{EXPERIENCE_HEADING} {number}\n{item.text}" for number, item in enumerate(context.items, start=1)]
+    parts = [f"{PLAN_HEADING}\n{context.plan}"] if context.plan else []
+    parts += [f"{EXPERIENCE_HEADING} {number}\n{item.text}" for number, item in enumerate(context.items, start=1)]
     parts += [f"{INSIGHT_HEADING} {number}\n{found.text}" for number, found in enumerate(context.insights, start=1)]
-    if context.plan:
-        parts.append(f"{PLAN_HEADING}\n{context.plan}")
     if context.hint:
         parts.append(f"{HINT_HEADING}\n{context.hint}")
     return "\n".join([MEMORY_HEADING, *parts])
