@@ -102,5 +102,5 @@ def test_text_that_is_no_key_is_refused(text: str) -> None:
 
 
 def test_number_of_possible_keys_is_2160_a_goal_type() -> None:
-    assert state_key.max_keys("paper", ["put"]) == 2160
-    assert state_key.max_keys("paper", ["put", "heat", "other", "put"]) == 3 * 2160
+    assert state_key.max_keys(state_key.key_schema("paper"), 1) == 2160
+    assert state_key.max_keys(state_key.key_schema("paper"), 3) == 3 * 2160

@@ -6,7 +6,8 @@ Which signals make a key is data: a `KeySchema` lists its fields. The text form 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
@@ -29,6 +30,7 @@ __all__ = [
     "memory_bin",
     "parse",
     "phase_of",
+    "schema_of",
 ]
 
 KeyValue: TypeAlias = str | int | bool
@@ -172,8 +174,8 @@ def parse(text: str) -> StateKey:
     Raises:
         ConfigError: the text is no key of a schema that is known here.
     """
-    label, *parts = text.split("|")
-    schema = key_schema(label)
+    schema = schema_of(text)
+    parts = text.split("|")[1:]
     if [part.partition("=")[0] for part in parts] != [field.name for field in schema.fields]:
         raise ConfigError(
             f"state key {text!r}: expected the components {', '.join(field.name for field in schema.fields)}"
@@ -185,12 +187,18 @@ def parse(text: str) -> StateKey:
     return StateKey(schema=schema, values=MappingProxyType(values))
 
 
-def max_keys(schema: str, goal_types: Sequence[str]) -> int:
+def schema_of(text: str) -> KeySchema:
+    """The schema of a key's text form.
+
+    Raises:
+        UnknownNameError, ConfigError: as in `key_schema`.
+    """
+    return key_schema(text.partition("|")[0])
+
+
+def max_keys(schema: KeySchema, num_goal_types: int) -> int:
     """How many keys there can be: 2,160 a goal type under `paper` (MC-10)."""
-    count = len(set(goal_types))
-    for field in key_schema(schema).fields:
-        count *= len(field.values) or 1
-    return count
+    return num_goal_types * math.prod(len(field.values) or 1 for field in schema.fields)
 
 
 def _text(value: KeyValue) -> str:

@@ -35,6 +35,6 @@ def verify_command(run: Path, *, as_json: bool) -> int:
         return 0 if found.ok else _REFUTED
     for problem in found.problems:
         click.echo(f"error: {problem}", err=True)
-    verdict = "equal to the served tables, bit for bit" if found.ok else "NOT what was served"
+    verdict = "equal to the served tables, bit for bit" if found.ok else "NOT what was served and recorded"
     click.echo(f"{found.events} events, {found.tables} tables: {verdict}")
     return 0 if found.ok else _REFUTED

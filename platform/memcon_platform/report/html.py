@@ -11,6 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from memcon.errors import StorageError
+from memcon.files import replace_file
 from memcon_platform.report import drawing, wording
 from memcon_platform.report.comparisons import Comparison, comparisons
 from memcon_platform.report.data import GroupResult, ReportData, Section
@@ -48,11 +49,8 @@ def write(data: ReportData, path: Path) -> Path:
     Raises:
         StorageError: the place cannot be written.
     """
-    temporary = path.with_name(path.name + ".tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(render(data), encoding="utf-8")
-        temporary.replace(path)
+        replace_file(path, render(data))
     except OSError as error:
         raise StorageError(f"cannot write the report {path}: {error.strerror}; check permissions and space") from error
     return path

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from memcon.learning.state_key import max_keys, schema_of
 from memcon_platform.report.data import ArmShare, CurvePoint, DecisionSummary, Success, Tokens
 from memcon_platform.report.samples import PURPOSES, SOURCES, CellSample, quarter_of
 
 __all__ = ["by_goal_type", "curve", "decisions", "mean_of", "tokens"]
-
-# MC-10: phase x stuck x held x places x memory x learning phase x plan, for each goal type.
-KEYS_PER_GOAL_TYPE = 3 * 2 * 3 * 5 * 6 * 2 * 2
 
 
 def mean_of(samples: Sequence[CellSample], column: str) -> float | None:
@@ -89,7 +87,7 @@ def decisions(samples: Sequence[CellSample], num_goal_types: int) -> DecisionSum
         per_task=total / num_tasks,
         forced_share=_count(samples, "forced") / total,
         keys_visited=sum(len(found) for found in keys.values()) / len(keys),
-        keys_possible=KEYS_PER_GOAL_TYPE * num_goal_types,
+        keys_possible=max_keys(schema_of(next(iter(next(iter(keys.values()))))), num_goal_types),
         num_tables=len(keys),
         fallbacks=_count(samples, "is_fallback"),
         hook_errors=_count(samples, "hook_error"),

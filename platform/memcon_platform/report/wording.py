@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from memcon.learning import actions
 from memcon_platform.config import RunRecord
 from memcon_platform.report.comparisons import Comparison
 from memcon_platform.report.data import CellResult, GroupResult, PairedDifference, ReportData, Success
@@ -41,17 +42,7 @@ OTHER_SEEDS = "seeds and tasks that did not run (streams and tasks resampled)"
 PARTIAL = "†"
 ONE_STREAM = "‡"
 # Table 7; tables and charts keep this order.
-ARM_ORDER = (
-    "retrieve_shallow",
-    "retrieve_medium",
-    "retrieve_deep",
-    "plan_inject",
-    "re_retrieve",
-    "consolidate",
-    "forget",
-    "insight_only",
-    "noop",
-)
+ARM_ORDER = actions.action_set("default").action_ids
 _ROLE_WORDS = {STATIC_ARM: "static", RANDOM_ARM: "random", LEARNED: "learned"}
 
 
