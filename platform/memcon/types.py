@@ -278,6 +278,8 @@ class TokenUsage:
     agent_completion: int = 0
     memory_read: int = 0
     memory_write: int = 0
+    # Of Consolidate and Forget, apart (MC-21).
+    memory_maintenance: int = 0
     judge: int = 0
 
 

@@ -153,15 +153,15 @@ class StreamLoop:
         task, run = self._parts.tasks[ordinal], attempt.run
 
         def make() -> Episode:
-            read = written = 0
+            read = written = upkeep = 0
             if memory is not None:
-                read = memory.read_tokens
+                read, upkeep = memory.read_tokens, memory.maintenance_tokens
             if memory is not None and run is not None:
                 trajectory = Trajectory(
                     task=task, first_observation=run.first_observation, steps=run.steps, success=run.success
                 )
                 written = memory.record(trajectory, attempt.outcome)
-            tokens = replace(attempt.outcome.tokens, memory_read=read, memory_write=written)
+            tokens = replace(attempt.outcome.tokens, memory_read=read, memory_write=written, memory_maintenance=upkeep)
             return Episode(
                 run=spec.run,
                 cell=spec.cell,

@@ -191,7 +191,7 @@ class TaskMemory:
     def record(self, trajectory: Trajectory, outcome: Outcome) -> int:
         """Store the attempt, once, inside the commit of the task's end; nothing for `unevaluable` (MC-25).
 
-        Returns the tokens of the backend's own model calls for writing, maintenance included.
+        Returns the tokens of the backend's own model calls for writing.
 
         Raises:
             BoundaryError: the backend failed.
@@ -203,7 +203,7 @@ class TaskMemory:
         if self._recorded:
             raise InvariantError(f"task {self._ordinal} of stream {self._parts.place.stream} is recorded twice")
         self._recorded = True
-        return self._controller.operations.record(trajectory) + self._maintenance_tokens
+        return self._controller.operations.record(trajectory)
 
     # --- when --------------------------------------------------------------------------------------------------------
 

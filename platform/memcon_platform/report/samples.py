@@ -16,7 +16,7 @@ from memcon_platform.trajectory import read_run
 
 __all__ = ["PURPOSES", "SOURCES", "CellSample", "Matrices", "Unit", "load", "matrix", "pair", "quarter_of"]
 
-PURPOSES = ("agent_prompt", "agent_completion", "memory_read", "memory_write", "judge")
+PURPOSES = ("agent_prompt", "agent_completion", "memory_read", "memory_write", "memory_maintenance", "judge")
 SOURCES = ("items", "insights", "plan", "hint")
 
 Column: TypeAlias = NDArray[Any]

@@ -155,7 +155,7 @@ def _cost_table(section: Section) -> Table:
 
 def _own_tokens(group: GroupResult) -> float:
     purposes = group.tokens.by_purpose
-    return purposes.get("memory_read", 0.0) + purposes.get("memory_write", 0.0)
+    return sum(purposes.get(f"memory_{what}", 0.0) for what in ("read", "write", "maintenance"))
 
 
 # --- differences ------------------------------------------------------------------------------------------------------

@@ -88,7 +88,10 @@ async def _run(
                 streams_per_worker=plan.settings.streams_per_worker,
                 max_deaths=plan.settings.task_restarts + _SPARE_DEATHS,
             )
-            runner = Runner(plan.run_dir, left, supervisor=supervisor, pool=pool, progress=progress, observer=observer)
+            ended = {name: found[name][0].num_ended for name in left}
+            runner = Runner(
+                plan.run_dir, left, ended, supervisor=supervisor, pool=pool, progress=progress, observer=observer
+            )
             phase.to(runner.interrupt)
             try:
                 return await runner.run()

@@ -16,7 +16,7 @@ __all__ = ["Progress", "Snapshot"]
 # Seconds between two lines in a log, and between two frames on a terminal.
 _LINE_EVERY_S = 10.0
 _FRAME_EVERY_S = 0.25
-_BAR_WIDTH = 24
+_BAR_WIDTH = 10
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,6 +29,8 @@ class Snapshot:
     # Ended before this launch, and in it.
     tasks_before: int = 0
     tasks_now: int = 0
+    # Ended by workers that died before they could tell how.
+    tasks_untold: int = 0
     success: int = 0
     unevaluable: int = 0
     tokens: int = 0
@@ -37,7 +39,7 @@ class Snapshot:
     @property
     def tasks_done(self) -> int:
         """Ended tasks of the plan."""
-        return self.tasks_before + self.tasks_now
+        return self.tasks_before + self.tasks_now + self.tasks_untold
 
     def line(self, elapsed_s: float) -> str:
         """One line: cells, tasks, rate, success so far, tokens, time left."""
@@ -110,7 +112,10 @@ class Progress:
         done = self.snapshot.tasks_done / max(1, self.snapshot.num_tasks)
         filled = int(done * _BAR_WIDTH)
         bar = "━" * filled + "╌" * (_BAR_WIDTH - filled)
-        return Text.assemble((bar, "cyan"), f" {done:4.0%}  ", self.snapshot.line(self._elapsed()))
+        text = Text.assemble((bar, "cyan"), f" {done:4.0%}  ", self.snapshot.line(self._elapsed()))
+        # One line on any terminal: a second one would leave traces when the bar is redrawn.
+        text.no_wrap, text.overflow = True, "ellipsis"
+        return text
 
 
 def _short(count: int) -> str:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from memcon.errors import StorageError
+from memcon.errors import MemconError, StorageError
 from memcon_platform.sweep.interrupts import Interrupted
 from memcon_platform.sweep.pool import News, Pool
 from memcon_platform.sweep.progress import Progress
 from memcon_platform.sweep.run_folder import write_text
-from memcon_platform.sweep.status import error_path
+from memcon_platform.sweep.status import error_path, stream_status
 from memcon_platform.sweep.supervisor import (
     Instruction,
     RunStream,
@@ -24,6 +24,7 @@ from memcon_platform.sweep.supervisor import (
     StreamDone,
     StreamName,
     Supervisor,
+    TaskDone,
     WorkerLost,
 )
 from memcon_workers.spec import StreamResult, StreamSpec, TaskEnded
@@ -61,6 +62,7 @@ class Runner:
         self,
         run_dir: Path,
         specs: Mapping[StreamName, StreamSpec],
+        ended: Mapping[StreamName, int],
         *,
         supervisor: Supervisor,
         pool: Pool,
@@ -69,6 +71,8 @@ class Runner:
     ) -> None:
         self._run_dir, self._specs, self._supervisor, self._pool = run_dir, specs, supervisor, pool
         self._progress, self._observer = progress, observer
+        # Ended tasks of each stream, as far as they are known here.
+        self._ended = dict(ended)
         self._open_streams: dict[str, int] = {}
         for cell, _ in specs:
             self._open_streams[cell] = self._open_streams.get(cell, 0) + 1
@@ -115,6 +119,7 @@ class Runner:
 
     async def _take(self, news: News) -> None:
         if isinstance(news, TaskEnded):
+            self._ended[news.cell, news.stream] = news.ordinal + 1
             self._progress.task_ended(news)
             self._observer.task_ended(news)
             return
@@ -127,8 +132,19 @@ class Runner:
             self._progress.snapshot.restarts += 1
             why = f" ({news.reason})" if news.reason else ""
             self._progress.note(f"worker {news.worker} died{why}; its streams go on from their last ended task")
+            self._hear_the_lost(news.worker)
         await self._carry_out(self._supervisor.handle(news))
         self._note_failures()
+
+    def _hear_the_lost(self, worker: int) -> None:
+        """Count the tasks that a dead worker committed and did not tell of: their streams were getting on."""
+        for stream in self._supervisor.streams_of(worker):
+            with suppress(MemconError):
+                ended = stream_status(self._run_dir, *stream).num_ended
+                if ended > self._ended[stream]:
+                    self._progress.snapshot.tasks_untold += ended - self._ended[stream]
+                    self._ended[stream] = ended
+                    self._supervisor.handle(TaskDone(stream))
 
     async def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:

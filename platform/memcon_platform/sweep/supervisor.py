@@ -177,6 +177,11 @@ class Supervisor:
         """State of one stream."""
         return self._streams[name].state
 
+    def streams_of(self, worker: int) -> tuple[StreamName, ...]:
+        """Streams that run on `worker`; none when it was lost before."""
+        found = self._workers.get(worker)
+        return tuple(sorted(found.streams)) if found else ()
+
     def failures(self) -> dict[StreamName, str]:
         """Failed streams with their messages."""
         return {name: s.message for name, s in self._streams.items() if s.state is StreamState.FAILED}

@@ -65,6 +65,7 @@ EPISODES = _schema(
     _column("tokens_agent_completion", pa.int64()),
     _column("tokens_memory_read", pa.int64()),
     _column("tokens_memory_write", pa.int64()),
+    _column("tokens_memory_maintenance", pa.int64()),
     _column("tokens_judge", pa.int64()),
     _volatile("duration_s", pa.float64()),
     _column("error_boundary", pa.string()),

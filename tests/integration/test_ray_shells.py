@@ -1,0 +1,206 @@
+"""The Ray shells without a cluster: a call that breaks, an actor that lives on, a replica that dies as it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memcon.errors import InvariantError, MemconError, StorageError, UnavailableError
+from memcon.testing.policy import decide_request
+from memcon_platform.sweep.supervisor import StreamDone, WorkerLost, WorkerReady
+from memcon_policy_server.client.local import LocalPolicyClient
+from memcon_policy_server.fold import entry_of
+from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.sharding import journal_path
+from memcon_workers.spec import StreamResult
+from support.shards import SETTINGS, new_shard
+from support.streams import spec_of
+
+# Ray and Serve warn while they are imported, hence the imports inside.
+pytestmark = [pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(autouse=True)
+def _ray() -> None:
+    pytest.importorskip("ray")
+
+
+# --- the pool of actors ----------------------------------------------------------------------------------------------
+
+
+class FakeActor:
+    """An actor whose streams and drain end when the test says so."""
+
+    def __init__(self) -> None:
+        self.calls: list[asyncio.Future[Any]] = []
+        self.drained: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.pid, self.drain, self.run_stream = _Remote(_at_once), _Remote(lambda: self.drained), _Remote(self._call)
+
+    def _call(self, *_: Any) -> asyncio.Future[Any]:
+        self.calls.append(asyncio.get_running_loop().create_future())
+        return self.calls[-1]
+
+
+class _Remote:
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self.remote = call
+
+
+def _at_once() -> asyncio.Future[int]:
+    done = asyncio.get_running_loop().create_future()
+    done.set_result(1)
+    return done
+
+
+def _result() -> StreamResult:
+    return StreamResult(
+        cell="cell", stream=0, num_ended=4, num_tasks=4, elapsed_s=1.0, model_s=0.0, environment_s=0.0, num_steps=1
+    )
+
+
+async def _pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Any, FakeActor, list[Any]]:
+    from memcon_platform.sweep import ray_pool
+
+    actor = FakeActor()
+    killed: list[Any] = []
+    monkeypatch.setattr(ray_pool, "start_worker", lambda *_, **__: actor)
+    monkeypatch.setattr("ray.kill", killed.append)
+    pool = ray_pool.RayPool("run", lambda: None, lambda: None, streams_per_worker=2)  # type: ignore[arg-type,return-value]
+    await pool.start_worker(0)
+    assert await pool.news.get() == WorkerReady(0)
+    for stream in range(2):
+        await pool.run_stream(0, spec_of(tmp_path, stream=stream), worker_died=False)
+    while len(actor.calls) < 2:
+        await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0)
+    return pool, actor, killed
+
+
+async def test_a_broken_call_ends_the_actor_too_so_that_it_keeps_no_lock(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from ray.exceptions import ActorUnavailableError
+
+    pool, actor, killed = await _pool(monkeypatch, tmp_path)
+    actor.calls[0].set_exception(ActorUnavailableError("the network hiccuped", None))
+
+    lost = await pool.news.get()
+
+    assert isinstance(lost, WorkerLost)
+    assert "hiccuped" in lost.reason
+    assert killed == [actor]
+    await pool.close()
+
+
+async def test_a_result_after_the_loss_of_its_worker_is_not_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from ray.exceptions import ActorDiedError
+
+    pool, actor, killed = await _pool(monkeypatch, tmp_path)
+    actor.drained.set_exception(ActorDiedError())
+    assert isinstance(await pool.news.get(), WorkerLost)
+    actor.calls[0].set_result(_result())
+    actor.calls[1].set_exception(ActorDiedError())
+
+    await asyncio.gather(*pool._jobs)
+
+    assert pool.news.empty(), "the Supervisor gave the stream to another worker already"
+    assert killed == [actor]
+    await pool.close()
+
+
+async def test_a_result_of_a_living_worker_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pool, actor, _ = await _pool(monkeypatch, tmp_path)
+    actor.calls[0].set_result(_result())
+    assert [await pool.news.get(), await pool.news.get()] == [_result(), StreamDone(("cell", 0))]
+    await pool.close()
+
+
+# --- the served policy -----------------------------------------------------------------------------------------------
+
+
+class _Answer:
+    def __init__(self, value: str | Exception) -> None:
+        self._value = value
+
+    def result(self, timeout_s: float) -> str:
+        if isinstance(self._value, Exception):
+            raise self._value
+        return self._value
+
+
+def _served(monkeypatch: pytest.MonkeyPatch, answers: Sequence[str | Exception]) -> tuple[Any, list[str]]:
+    """A served policy with one shard that gives `answers` in turn, and the apps that were deleted."""
+    from memcon_policy_server import deployments
+
+    waiting = iter(answers)
+    deleted: list[str] = []
+
+    class Handle:
+        stop = _Remote(lambda: _Answer(next(waiting)))
+
+    monkeypatch.setattr(deployments.ServeShardMap, "handle", lambda *_: Handle)
+    monkeypatch.setattr("ray.serve.delete", deleted.append)
+    return deployments.ServedPolicy(shard_map=deployments.ServeShardMap(app_name="memcon-x", num_shards=1)), deleted
+
+
+def test_a_shard_that_dies_while_it_exports_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.exceptions import ActorDiedError
+
+    policy, deleted = _served(monkeypatch, [ActorDiedError(), "served/shard-0.json"])
+    assert policy.stop() == [Path("served/shard-0.json")]
+    assert deleted == ["memcon-x"]
+
+
+def _from_the_replica(error: MemconError) -> Exception:
+    from ray.exceptions import RayTaskError
+
+    raised: Any = RayTaskError
+    told: Exception = raised("stop", "Traceback: many lines", error, pid=1, ip="127.0.0.1").as_instanceof_cause()
+    return told
+
+
+def test_the_owner_s_own_error_comes_out_as_it_was_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, _ = _served(monkeypatch, [_from_the_replica(StorageError("the disk is full"))])
+    with pytest.raises(StorageError, match=r"^the disk is full$"):
+        policy.stop()
+
+
+def test_a_serve_that_does_not_answer_is_one_clear_error_and_is_not_waited_for_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policy, deleted = _served(monkeypatch, [TimeoutError("in 60 s")])
+    with pytest.raises(UnavailableError, match=r"memcon-x did not answer stop.*run the same command again"):
+        policy.stop()
+    assert deleted == []
+
+
+async def test_a_journal_that_no_shard_can_fold_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    from memcon_policy_server.deployments import start_policy
+
+    client = LocalPolicyClient(tmp_path)
+    await client.open_table("table", SETTINGS)
+    await client.close()
+    journal = SqliteJournal(journal_path(tmp_path, 0), shard=0, num_shards=1)
+    journal.claim()
+    # Soundly chained, but a decision that the table would not take.
+    event = new_shard().decide(decide_request(1)).events[0]
+    forged = entry_of(event)
+    journal.append(
+        [
+            type(forged)(
+                kind=forged.kind,
+                table=forged.table,
+                decision_id=forged.decision_id,
+                body=forged.body.replace("retrieve_shallow", "noop"),
+            )
+        ]
+    )
+    journal.close()
+
+    with pytest.raises(InvariantError, match="event 2"):
+        start_policy(tmp_path, 1, "memcon-forged")
