@@ -144,3 +144,25 @@ async def test_an_interrupt_ends_at_a_task_boundary_and_a_second_one_at_once(tmp
     runner.interrupt()
     with pytest.raises(Interrupted):
         await job
+
+
+async def test_a_stop_after_the_last_task_is_no_stop(tmp_path: Path) -> None:
+    async def play(pool: ScriptedPool, worker: int, given: StreamSpec) -> None:
+        runner.interrupt()
+        pool.news.put_nowait(StreamDone(A))
+
+    class TooLate(ScriptedPool):
+        async def stop_worker(self, worker: int) -> None:
+            return
+
+    runner, _, _ = _runner(tmp_path, {A: spec_of(tmp_path)}, TooLate(play))
+
+    assert not (await runner.run()).stopped
+
+
+def test_a_frame_of_progress_is_one_line_on_a_narrow_terminal() -> None:
+    console = Console(file=io.StringIO(), width=40, force_terminal=True)
+    progress = Progress(console, SystemClock(), Snapshot(num_cells=1, num_tasks=3, restarts=7))
+    progress.close()
+    assert progress._frame().cell_len < 40
+    assert "\n" not in progress._frame().plain

@@ -16,7 +16,7 @@ __all__ = ["Progress", "Snapshot"]
 # Seconds between two lines in a log, and between two frames on a terminal.
 _LINE_EVERY_S = 10.0
 _FRAME_EVERY_S = 0.25
-_BAR_WIDTH = 10
+_BAR_WIDTH = 24
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,8 +48,7 @@ class Snapshot:
         evaluable = self.tasks_now - self.unevaluable
         parts = [
             f"cells {self.cells_done}/{self.num_cells}",
-            f"tasks {self.tasks_done}/{self.num_tasks}",
-            f"{rate:.1f} tasks/s",
+            f"tasks {self.tasks_done}/{self.num_tasks} ({rate:.1f}/s)",
             f"success {self.success / evaluable:.0%}" if evaluable else "success -",
             f"{_short(self.tokens)} tokens",
             f"ETA {_duration(left / rate)}" if rate > 0 else "ETA -",
@@ -109,12 +108,14 @@ class Progress:
         return self._clock.monotonic() - self._start
 
     def _frame(self) -> Text:
-        done = self.snapshot.tasks_done / max(1, self.snapshot.num_tasks)
-        filled = int(done * _BAR_WIDTH)
-        bar = "━" * filled + "╌" * (_BAR_WIDTH - filled)
-        text = Text.assemble((bar, "cyan"), f" {done:4.0%}  ", self.snapshot.line(self._elapsed()))
+        line = self.snapshot.line(self._elapsed())
+        # The counts say all; the bar is for terminals with room for it.
+        width = min(_BAR_WIDTH, self._console.width - len(line) - 2)
+        filled = int(width * self.snapshot.tasks_done / max(1, self.snapshot.num_tasks))
+        bar = "━" * filled + "╌" * (width - filled)
+        text = Text.assemble((f"{bar} " if width > 0 else "", "cyan"), line)
         # One line on any terminal: a second one would leave traces when the bar is redrawn.
-        text.no_wrap, text.overflow = True, "ellipsis"
+        text.truncate(self._console.width - 1, overflow="ellipsis")
         return text
 
 

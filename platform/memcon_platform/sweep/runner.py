@@ -23,6 +23,7 @@ from memcon_platform.sweep.supervisor import (
     StopWorker,
     StreamDone,
     StreamName,
+    StreamState,
     Supervisor,
     TaskDone,
     WorkerLost,
@@ -93,7 +94,11 @@ class Runner:
         await self._unless_interrupted(self._pool.settle())
         while not self._pool.news.empty():
             await self._take(self._pool.news.get_nowait())
-        return RunEnd(stopped=self._stopped, failures=self._supervisor.failures(), results=self._results)
+        # A stop that came when the last task had ended has stopped nothing.
+        states = {self._supervisor.state(name) for name in self._specs}
+        return RunEnd(
+            stopped=StreamState.STOPPED in states, failures=self._supervisor.failures(), results=self._results
+        )
 
     def interrupt(self) -> None:
         """The first time: end after the current tasks; the second time: at once."""
