@@ -6,6 +6,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from memcon.errors import StorageError
+
 __all__ = ["TEMPORARY_SUFFIX", "replace_file", "sync_folder"]
 
 # Ending of the file that is being written; what a killed writer left is overwritten by the next one.
@@ -18,7 +20,7 @@ def replace_file(path: Path, content: str | bytes | memoryview) -> None:
     The temporary name is a function of `path`, so that whoever writes must be the only writer of `path`.
 
     Raises:
-        OSError: the place cannot be written; what stood there still stands, and nothing temporary is left.
+        StorageError: the place cannot be written; what stood there still stands, and nothing temporary is left.
     """
     temporary = path.with_name(f".{path.name}{TEMPORARY_SUFFIX}")
     try:
@@ -29,10 +31,11 @@ def replace_file(path: Path, content: str | bytes | memoryview) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
         sync_folder(path.parent)
-    except OSError:
+    except OSError as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise
+        remedy = "mend permissions or space and run the same command again"
+        raise StorageError(f"cannot write {path}: {error.strerror or error}; {remedy}") from error
 
 
 def sync_folder(folder: Path) -> None:

@@ -20,6 +20,7 @@ from typing import IO, TypeVar
 
 from memcon import codec
 from memcon.errors import ConfigError, DamagedFileError, InvariantError, LockedError, SchemaVersionError, StorageError
+from memcon.files import sync_folder
 from memcon.policy_types import OutcomeRequest
 from memcon.types import Episode
 
@@ -296,15 +297,7 @@ def _create(path: Path, identity: str) -> None:
     finally:
         connection.close()
     fresh.replace(path)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_folder(path.parent)
 
 
 def _check(connection: sqlite3.Connection, path: Path, identity: str) -> None:

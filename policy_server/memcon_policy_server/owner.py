@@ -144,7 +144,7 @@ class ShardOwner:
         """
         path = export_path(directory or self._directory, self.shard)
         text = json.dumps(await self.served(), sort_keys=True, indent=1, allow_nan=False)
-        await asyncio.to_thread(_replace, path, text)
+        await asyncio.to_thread(replace_file, path, text)
         return path
 
     async def close(self) -> None:
@@ -258,10 +258,3 @@ def is_exported(directory: Path, shard: int, num_shards: int) -> bool:
         return bool(json.loads(export_path(directory, shard).read_text(encoding="utf-8"))["last_seq"] == last_seq)
     except (OSError, ValueError, KeyError, TypeError):
         return False
-
-
-def _replace(path: Path, text: str) -> None:
-    try:
-        replace_file(path, text)
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror}; check permissions and space") from error

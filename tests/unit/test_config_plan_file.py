@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -190,11 +191,12 @@ def test_a_place_that_cannot_be_written_is_one_clear_error(plan: RunPlan, tmp_pa
 def test_a_failed_write_leaves_the_old_plan(plan: RunPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     write_plan(plan.run_dir, plan, wall_time_s=0.0)
 
-    def full_disk(path: Path, text: str) -> None:
+    def full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(plan_file, "replace_file", full_disk)
+    monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(StorageError, match="No space left"):
         write_plan(plan.run_dir, replace(plan, cells=plan.cells[:1]), wall_time_s=0.0)
+    monkeypatch.undo()
 
     assert read_plan(plan.run_dir) == plan

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from memcon.errors import StorageError
 from memcon.files import replace_file
 
 
@@ -42,7 +43,7 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_nothing(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(*((os, "fsync", full) if call == "fsync" else (Path, "open", full)))
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(StorageError, match="No space left"):
         replace_file(path, "new")
     monkeypatch.undo()
 

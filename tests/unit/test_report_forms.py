@@ -228,7 +228,7 @@ def test_the_file_is_replaced_whole(data: ReportData, tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_a_storage_error(data: ReportData, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(StorageError, match="cannot write the report"):
+    with pytest.raises(StorageError, match=r"cannot write .*report\.html"):
         html.write(data, tmp_path / "file" / "report.html")
 
 

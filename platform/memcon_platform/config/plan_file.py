@@ -103,12 +103,8 @@ def write_plan(run_dir: Path, plan: RunPlan, *, wall_time_s: float) -> None:
     # OmegaConf takes 50 ms to import, and readers of the plan have no use for it.
     from memcon_platform.config.source import to_yaml
 
-    try:
-        replace_file(run_dir / CONFIG_FILE, to_yaml(plan.resolved))
-        replace_file(run_dir / PLAN_FILE, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    except OSError as error:
-        hint = "check permissions and space, or set root="
-        raise StorageError(f"cannot write {run_dir}: {error.strerror}; {hint}") from error
+    replace_file(run_dir / CONFIG_FILE, to_yaml(plan.resolved))
+    replace_file(run_dir / PLAN_FILE, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def no_run(run_dir: Path) -> NotFoundError:

@@ -10,7 +10,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from memcon.errors import StorageError
 from memcon.files import replace_file
 from memcon_platform.report import drawing, wording
 from memcon_platform.report.comparisons import Comparison, comparisons
@@ -49,10 +48,7 @@ def write(data: ReportData, path: Path) -> Path:
     Raises:
         StorageError: the place cannot be written.
     """
-    try:
-        replace_file(path, render(data))
-    except OSError as error:
-        raise StorageError(f"cannot write the report {path}: {error.strerror}; check permissions and space") from error
+    replace_file(path, render(data))
     return path
 
 

@@ -9,10 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from memcon.errors import LockedError, StorageError
-from memcon.files import replace_file
 from memcon_platform.config.plan import RunPlan
 
-__all__ = ["driving", "policy_folder", "write_text"]
+__all__ = ["driving", "policy_folder"]
 
 
 def policy_folder(plan: RunPlan) -> Path:
@@ -47,15 +46,3 @@ def driving(run_dir: Path) -> Iterator[None]:
         with suppress(OSError):
             os.pwrite(handle.fileno(), str(os.getpid()).encode(), 0)
         yield
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write `path` whole or not at all.
-
-    Raises:
-        StorageError: the place cannot be written; what stood there still stands.
-    """
-    try:
-        replace_file(path, text)
-    except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror}; check permissions and space") from error

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from memcon.errors import MemconError, StorageError
+from memcon.files import replace_file
 from memcon_platform.sweep.interrupts import Interrupted
 from memcon_platform.sweep.pool import News, Pool
 from memcon_platform.sweep.progress import Progress
-from memcon_platform.sweep.run_folder import write_text
 from memcon_platform.sweep.status import error_path, stream_status
 from memcon_platform.sweep.supervisor import (
     Instruction,
@@ -171,7 +171,7 @@ class Runner:
             self._progress.note(f"stream {cell}/{stream} failed: {message}")
             # A disk that is full for this note must not end the streams that go on.
             with suppress(StorageError):
-                write_text(error_path(self._run_dir, cell, stream), message + "\n")
+                replace_file(error_path(self._run_dir, cell, stream), message + "\n")
 
     def _count_done(self, cell: str) -> None:
         self._open_streams[cell] -= 1

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from memcon.errors import InvariantError, StorageError
+from memcon.errors import InvariantError
 from memcon.files import replace_file
 from memcon.types import Episode
 from memcon_platform.trajectory.blocks import Block
@@ -50,7 +50,7 @@ class ParquetSink:
         place = Block(cell, stream, block)
         for table, rows in _WRITING_ORDER:
             content = _encode(table, [row for episode in episodes for row in rows(episode)])
-            _replace(place.path(self.run_dir, table), content)
+            replace_file(place.path(self.run_dir, table), content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +83,3 @@ def _encode(table: str, rows: list[dict[str, Any]]) -> Any:
     # Page checksums: a flipped bit must be an error at reading, not another number in a report.
     pq.write_table(content, buffer, compression="zstd", row_group_size=max(len(rows), 1), write_page_checksum=True)
     return buffer.getvalue()
-
-
-def _replace(path: Path, content: Any) -> None:
-    try:
-        replace_file(path, content)
-    except OSError as error:
-        raise StorageError(
-            f"cannot write {path}: {error.strerror or error}; mend permissions or space and run the same command again"
-        ) from error
