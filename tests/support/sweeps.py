@@ -71,9 +71,12 @@ class Sweep:
 
     def wait_for_tasks(self, count: int, *, within_s: float = 90) -> int:
         """Wait until `count` tasks have ended."""
-        return wait_until(
-            lambda: self.done() if self.done() >= count else None, within_s=within_s, what=f"{count} tasks"
-        )
+
+        def enough() -> int | None:
+            done = self.done()
+            return done if done >= count else None
+
+        return wait_until(enough, within_s=within_s, what=f"{count} tasks")
 
     def children(self, name: str) -> Sequence[psutil.Process]:
         """Processes below the command whose command line holds `name`."""

@@ -121,7 +121,7 @@ class MlflowTracker:
         if not dropped and not problem:
             return TrackingEnd()
         remedy = f"the run itself is complete; add what is missing with `memcon track rebuild {self._run.run_dir}`"
-        _log.warning("tracking.incomplete", extra={"dropped": dropped, "problem": problem})
+        _log.info("tracking.incomplete", extra={"dropped": dropped, "problem": problem})
         return TrackingEnd(dropped=dropped, problem=problem, remedy=remedy)
 
     def _put(self, event: Event) -> None:
