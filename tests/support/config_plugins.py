@@ -129,8 +129,8 @@ def toy_plugins(*, runner: str = "RUNNER", toy: str = "TOY") -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "_entry_points", known)
-        tasks.forget_benchmarks()
+        tasks._horizons.cache_clear()
         try:
             yield
         finally:
-            tasks.forget_benchmarks()
+            tasks._horizons.cache_clear()

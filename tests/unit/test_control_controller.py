@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from memcon.types import MemoryContext, Trigger
 from support.control import HookedBackend, PathGraphBackend, ScriptedPolicy, steps_of
 from support.controller import (
     ATTEMPT,
-    BACKENDS,
     GO,
     SUCCESS,
     TASK,
@@ -31,24 +29,6 @@ from support.controller import (
     end_begun,
     play,
 )
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[StreamStore]:
-    store = StreamStore(tmp_path / "stream.sqlite", identity="cell/0")
-    yield store
-    store.close()
-
-
-@pytest.fixture(params=list(BACKENDS))
-def any_backend(request: pytest.FixtureRequest, store: StreamStore) -> SpyBackend:
-    return SpyBackend(BACKENDS[request.param](store))
-
-
-@pytest.fixture
-def metagpt(store: StreamStore) -> SpyBackend:
-    return SpyBackend(BACKENDS["metagpt"](store))
-
 
 # --- every backend alike ----------------------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from memcon.testing.policy import FakePolicyClient
 from support.control import HookedBackend, ScriptedPolicy, SmallBenchmark, learning_settings
 from support.controller import (
     ATTEMPT,
-    BACKENDS,
     GO,
     SUCCESS,
     TASK,
@@ -33,24 +31,6 @@ from support.controller import (
     end_begun,
     play,
 )
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[StreamStore]:
-    store = StreamStore(tmp_path / "stream.sqlite", identity="cell/0")
-    yield store
-    store.close()
-
-
-@pytest.fixture(params=list(BACKENDS))
-def any_backend(request: pytest.FixtureRequest, store: StreamStore) -> SpyBackend:
-    return SpyBackend(BACKENDS[request.param](store))
-
-
-@pytest.fixture
-def metagpt(store: StreamStore) -> SpyBackend:
-    return SpyBackend(BACKENDS["metagpt"](store))
-
 
 # --- maintenance is atomic with the task ------------------------------------------------------------------------------
 

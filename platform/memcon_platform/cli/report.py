@@ -9,10 +9,9 @@ import click
 from rich.console import Console
 
 from memcon_platform.cli.arguments import json_option, run_argument
+from memcon_platform.config.plan_file import REPORT_FILE
 
-__all__ = ["REPORT_FILE", "command", "print_report"]
-
-REPORT_FILE = "report.html"
+__all__ = ["command", "print_report"]
 
 
 @click.command(name="report", short_help="What a run found: a table here and an HTML file.")

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from memcon_platform.cli.report import REPORT_FILE
 from memcon_platform.config.plan import RunPlan
+from memcon_platform.config.plan_file import REPORT_FILE
 from memcon_platform.sweep.tracking import SweepTracking
 
 __all__ = ["say", "tracked"]

@@ -27,6 +27,7 @@ __all__ = [
     "CONFIG_FILE",
     "PLAN_FILE",
     "PLAN_SCHEMA",
+    "REPORT_FILE",
     "Launched",
     "RunRecord",
     "has_plan",
@@ -39,6 +40,8 @@ __all__ = [
 PLAN_SCHEMA = 1
 PLAN_FILE = "plan.json"
 CONFIG_FILE = "config.yaml"
+# Written by `memcon report`, and an artefact of the run in MLflow.
+REPORT_FILE = "report.html"
 _PLUGINS = (*PLUGIN_AXES, "embedder")
 _PLAIN = ("cell_id", "place", "seed", "streams", "split", "table_scope", "limit", "stream_tasks", "settings")
 _REMEDY = "restore it from a copy, or move the run folder away and start again"

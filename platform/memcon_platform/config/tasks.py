@@ -9,7 +9,7 @@ from memcon import codec, registry
 from memcon.errors import ConfigError, MemconError
 from memcon_platform.config.plan import Entry
 
-__all__ = ["forget_benchmarks", "horizons", "stream_sizes"]
+__all__ = ["horizons", "stream_sizes"]
 
 
 def horizons(benchmark: Entry) -> tuple[int, ...]:
@@ -35,11 +35,6 @@ def stream_sizes(total: int, *, streams: int, split: str) -> tuple[int, ...]:
             f"give streams <= {total}, or split: replicate"
         )
     return tuple(len(range(stream, total, streams)) for stream in range(streams))
-
-
-def forget_benchmarks() -> None:
-    """Build every benchmark anew when it is asked for again: plug-ins have changed in this process."""
-    _horizons.cache_clear()
 
 
 @functools.cache

@@ -10,6 +10,7 @@ from typing import Any
 
 from memcon.errors import MemconError, UnavailableError
 from memcon_platform.config import read_record
+from memcon_platform.config.plan_file import REPORT_FILE
 from memcon_platform.tracking.metrics import cell_summary, finite, metric_name, task_metrics
 from memcon_platform.tracking.mlflow_store import MAX_METRICS, MetricRow, MlflowStore
 from memcon_platform.tracking.port import CellInfo, infos_of
@@ -78,7 +79,7 @@ def rebuild(run_dir: Path, *, uri: str | None = None, experiment: str = "memcon"
             if found:
                 added += _fill(store, cell, found, done=cell.cell_id in complete)
         if len(complete) == len(cells):
-            report = run_dir / "report.html"
+            report = run_dir / REPORT_FILE
             store.finish_run([report] if report.exists() else [])
     except MemconError:
         raise
