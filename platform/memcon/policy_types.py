@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["DecideReply", "DecideRequest", "LearningSettings", "OutcomeReply", "OutcomeRequest"]
+__all__ = ["DecideReply", "DecideRequest", "LearningSettings", "OutcomeReply", "OutcomeRequest", "TableImport"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,13 +20,32 @@ class LearningSettings:
     priors: tuple[float, ...]
     action_set: str
     fingerprint: str
-    # "ema" (Eq. 7) or "mean" (Eq. 16), MC-32.
+    # "ema" (Eq. 7), "mean" (Eq. 16, MC-32), or "capped_mean": the mean whose count stops at `count_cap`.
     estimator: str = "ema"
+    count_cap: int | None = None
     alpha: float = 0.15
     gamma: float = 0.9
-    # Name and version of the state key, such as "paper/1".
+    # Name and version of the state key, such as "paper/1", and the coarser keys that its statistics are pooled over,
+    # finest first (reading A-31); the fields of each are among those of the one before. The last is the shard key.
     key_schema: str = "paper/1"
+    pooling: tuple[str, ...] = ()
+    # Share of decisions that are drawn uniformly from the allowed arms.
+    exploration_floor: float = 0.0
+    # Nothing that happens changes the numbers: decisions and outcomes are recorded only.
+    frozen: bool = False
     schema_version: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableImport:
+    """The numbers of another table that a new one starts from."""
+
+    table: str
+    # Where they come from, for people: run, cell, table, fingerprint and cap.
+    source: str
+    # Key text -> arm id -> {"q": float.hex, "taken": int, "credited": int, "squares": float.hex}: the form of
+    # `memcon.learning.q_table.QTable.dump`.
+    numbers: Mapping[str, Mapping[str, Mapping[str, str | int]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
-from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
+from memcon.policy_types import (
+    DecideReply,
+    DecideRequest,
+    LearningSettings,
+    OutcomeReply,
+    OutcomeRequest,
+    TableImport,
+)
 from memcon.types import (
     Episode,
     Insight,
@@ -137,6 +144,17 @@ class Benchmark(Protocol):
 
     def reference_plan(self, task: Task) -> Sequence[str] | None:
         """Actions that solve `task`, or None when the benchmark has none."""
+        ...
+
+    def practice_tasks(self, per_type: int) -> Sequence[Task]:
+        """At most `per_type` tasks of each goal type that are none of `tasks`, in a fixed order.
+
+        They fill a memory before a stream begins; empty when the benchmark has no other tasks.
+        """
+        ...
+
+    def part_of(self, task: Task) -> Benchmark:
+        """The benchmark that made `task`: itself, or a part of a mix."""
         ...
 
 
@@ -293,6 +311,16 @@ class PolicyClient(Protocol):
 
         Raises:
             ConflictError: the table exists with other settings; the message names the difference.
+        """
+        ...
+
+    async def import_table(self, request: TableImport) -> None:
+        """Let the open table `request.table` start from the numbers of another one; safe to repeat.
+
+        Raises:
+            ConflictError: the table has decisions already, or started from another source.
+            ConfigError: a key or an arm is none of the table's.
+            NotFoundError: no such table.
         """
         ...
 

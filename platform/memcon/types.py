@@ -29,6 +29,7 @@ __all__ = [
     "Task",
     "TokenUsage",
     "Trajectory",
+    "Trial",
     "Trigger",
 ]
 
@@ -129,6 +130,8 @@ class MemoryAction:
     insight_k: int | None = None
     hop: int | None = None
     query_suffix: str = ""
+    # May be chosen only while the agent is stuck (action set `compact`).
+    only_when_stuck: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +140,8 @@ class ActionSet:
 
     name: str
     actions: tuple[MemoryAction, ...]
+    # Priors by arm id where they differ from those of the operation (Table 6).
+    priors: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def action_ids(self) -> tuple[str, ...]:
@@ -161,6 +166,10 @@ class StateFeatures:
     plan_available: bool
     # 1-based place of the task in its stream (MC-8).
     task_number: int
+    # Benchmark of the task: the family of its goal type in a mix.
+    benchmark: str = ""
+    # Who acts on what: a hash of framework, backbone and memory, for tables that several of them share.
+    setup: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,6 +315,23 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One arm played on one task, beside the other arms and on the same memory: a cell of an outcome matrix."""
+
+    action_id: str
+    outcome_class: OutcomeClass
+    score: float
+    num_steps: int
+    # Eq. 5; None for `unevaluable`.
+    reward: float | None
+    # Estimated tokens that the arm put into the prompt (MC-42), and those of all prompts.
+    tokens_injected: int
+    tokens_agent_prompt: int
+    # As in `Decision`.
+    degraded: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
     """One finished task of a stream: the unit that is committed, exported and replayed."""
 
@@ -331,3 +357,7 @@ class Episode:
     memory_size: int
     # Wall time at start, seconds since the epoch; a clock column.
     started_at: float = 0.0
+    # Scheduled maintenance after this task: operation -> "" or "ErrorClass: text" of a hook that failed.
+    maintenance: Mapping[str, str] = field(default_factory=dict)
+    # Every arm on this task, in arm order, when the policy is `every_arm`; the episode itself is the drawn one.
+    trials: tuple[Trial, ...] = ()

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from memcon.control.controller import ControlSettings
+from memcon.control.settings import ControlSettings, PreloadSettings
 from memcon.learning.credit import RewardSettings
 from memcon.policy_types import LearningSettings
 
-__all__ = ["PluginSpec", "StreamError", "StreamResult", "StreamSpec", "TaskEnded"]
+__all__ = ["PluginSpec", "StreamError", "StreamReady", "StreamResult", "StreamSpec", "TaskEnded"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,17 @@ class StreamSpec:
     task_restarts: int
     # Wall-time limit of one task in seconds; None = no limit.
     task_time_limit_s: float | None
+    # What the memory holds before the first task; None = nothing.
+    preload: PreloadSettings | None = None
+    # Stream file of an earlier run whose memory this stream starts from, and whether nothing is added to it (RO-15).
+    memory_from: str | None = None
+    memory_frozen: bool = False
+    # Action set whose arms are all played on each task (policy `every_arm`); None = a policy decides.
+    trial_set: str | None = None
+    # Every task waits until it is granted (`max_open_episodes`).
+    gated: bool = False
+    # Hash of framework, backbone and memory (`StateFeatures.setup`).
+    setup: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +84,15 @@ class TaskEnded:
     memory_size: int
     # Seconds.
     duration_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReady:
+    """A gated stream is claimed, its outcomes are delivered, and it waits for its next task to be granted."""
+
+    cell: str
+    stream: int
+    num_ended: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,14 +8,15 @@ from typing import cast
 from memcon import checks
 from memcon.control.plans import PlanChoice, PlanForm
 
-__all__ = ["ControlSettings"]
+__all__ = ["ControlSettings", "PreloadSettings"]
 
 
 @dataclass(slots=True, kw_only=True)
 class ControlSettings:
     """When decisions are taken and what they may bring. Policy `none` has no controller: only the backend's default."""
 
-    # "events": task start, change of the step phase, stuck turned true (reading A-1); "every_step": after each action.
+    # "events": task start, change of the step phase, stuck turned true (reading A-1); "every_step": after each action;
+    # "start": once, at task start.
     decision_points: str = "events"
     # An arm that the backend lacks: "noop" = may be chosen and does nothing, logged; "mask" = may not be chosen.
     unsupported_arms: str = "noop"
@@ -29,12 +30,19 @@ class ControlSettings:
     goal_decomposition: bool = True
     # Ask the owner for the per-arm values of each decision.
     explain: bool = False
+    # Maintenance as a schedule outside the bandit: after every N-th task of a stream; None = never.
+    forget_every: int | None = None
+    consolidate_every: int | None = None
 
     def __post_init__(self) -> None:
-        checks.choice("decision_points", self.decision_points, ("events", "every_step"))
+        checks.choice("decision_points", self.decision_points, ("events", "every_step", "start"))
         checks.choice("unsupported_arms", self.unsupported_arms, ("noop", "mask"))
         checks.choice("plan_form", self.plan_form, ("numbered", "bare"))
         checks.choice("plan_choice", self.plan_choice, ("shortest", "latest"))
+        for name in ("forget_every", "consolidate_every"):
+            every = getattr(self, name)
+            if every is not None:
+                checks.in_range(name, every, 1)
 
     @property
     def form(self) -> PlanForm:
@@ -45,3 +53,17 @@ class ControlSettings:
     def choice(self) -> PlanChoice:
         """`plan_choice` with its narrow type."""
         return cast("PlanChoice", self.plan_choice)
+
+
+@dataclass(slots=True, kw_only=True)
+class PreloadSettings:
+    """What a memory holds before the first task of a stream: attempts at the benchmark's practice tasks."""
+
+    # "reference_plans": the benchmark's own solutions; "attempts": what this agent does without memory.
+    source: str = "reference_plans"
+    # Practice tasks of each goal type.
+    per_type: int = 25
+
+    def __post_init__(self) -> None:
+        checks.choice("source", self.source, ("reference_plans", "attempts"))
+        checks.in_range("per_type", self.per_type, 1, 1000)

@@ -29,12 +29,15 @@ class RewardSettings:
     efficiency_weight: float = 0.3
     # "all": Eq. 5 to the letter; "success": failures get no efficiency term (reading A-4).
     efficiency_on: str = "all"
+    # Taken off the return of each decision for every 1,000 tokens that it put into the prompt; ours, not the paper's.
+    token_cost: float = 0.0
 
     def __post_init__(self) -> None:
         checks.in_range("success_reward", self.success_reward, 0.0, _MAX_WEIGHT)
         checks.in_range("failure_penalty", self.failure_penalty, 0.0, _MAX_WEIGHT)
         checks.in_range("efficiency_weight", self.efficiency_weight, 0.0, _MAX_WEIGHT)
         checks.choice("efficiency_on", self.efficiency_on, ("all", "success"))
+        checks.in_range("token_cost", self.token_cost, 0.0, _MAX_WEIGHT)
 
 
 def reward(

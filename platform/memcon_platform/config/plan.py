@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from memcon import checks
-from memcon.control.settings import ControlSettings
+from memcon.control.settings import ControlSettings, PreloadSettings
 from memcon.errors import ConfigError
 from memcon.learning.credit import RewardSettings
 
@@ -18,9 +18,13 @@ __all__ = [
     "PLUGIN_AXES",
     "Cell",
     "Entry",
+    "MemoryStart",
     "PolicyServerSettings",
     "RunPlan",
     "RunSettings",
+    "StartFrom",
+    "StudySettings",
+    "TableStart",
     "TrackingSettings",
 ]
 
@@ -74,6 +78,67 @@ class TrackingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StudySettings:
+    """What `memcon study` does with a config beside its cells."""
+
+    # Streams of the outcome matrix, of each seed.
+    streams: int = 8
+    # Numbers of streams that share one table when a rule is replayed on the matrix.
+    groups: tuple[int, ...] = (1, 8)
+
+    def __post_init__(self) -> None:
+        checks.in_range("streams", self.streams, 1, 100_000)
+        if not self.groups:
+            raise ConfigError("groups: expected at least one number of streams")
+        for number in self.groups:
+            checks.in_range("groups", number, 1, 100_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStart:
+    """The learned table of an earlier run that a cell's table starts from."""
+
+    # Run folder.
+    run: str
+    # Cell id of that run; None = its only cell with the same fingerprint.
+    cell: str | None = None
+    # Decisions and outcomes of each (key, arm) count at most this often; None = all (learning_value.md section 4).
+    cap: int | None = 20
+    # The table learns nothing more.
+    frozen: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.run.strip():
+            raise ConfigError("run: expected the folder of an earlier run")
+        if self.cap is not None:
+            checks.in_range("cap", self.cap, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryStart:
+    """The memory of an earlier run that a cell's streams start from, stream by stream."""
+
+    # Run folder.
+    run: str
+    # Cell id of that run; None = its only cell with the same memory, benchmark, agent and seed.
+    cell: str | None = None
+    # Nothing is added to it (RO-15).
+    frozen: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.run.strip():
+            raise ConfigError("run: expected the folder of an earlier run")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartFrom:
+    """What a cell takes over from earlier runs."""
+
+    policy: TableStart | None = None
+    memory: MemoryStart | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
     """How a run is carried out. None of it is part of a cell's identity.
 
@@ -93,6 +158,7 @@ class RunSettings:
     # Wall-time limit of one task in seconds; None = no limit.
     task_time_limit_s: float | None = None
     tracking: TrackingSettings = field(default_factory=TrackingSettings)
+    study: StudySettings = field(default_factory=StudySettings)
 
     def __post_init__(self) -> None:
         checks.in_range("workers", self.workers, 1)
@@ -123,7 +189,8 @@ class Cell:
     streams: int
     # "replicate": each stream runs all tasks in its own order; "partition": the streams share the tasks out.
     split: str
-    # "cell": the streams of the cell share one table; "stream": a table each.
+    # "cell": the streams of the cell share one table; "stream": a table each; any other text: the name of a table that
+    # cells share.
     table_scope: str
     # First N tasks of the benchmark; None = all.
     limit: int | None
@@ -131,6 +198,11 @@ class Cell:
     stream_tasks: tuple[int, ...]
     # Every setting with its value, defaults included: the run's record of what was used (MC-30).
     settings: Mapping[str, Any]
+    # Open episodes of the cell's table at a time; None = no bound, 1 = turns by (ordinal, cell's place, stream): exact.
+    max_open_episodes: int | None = None
+    # What the memory of each stream holds before its first task.
+    preload: PreloadSettings | None = None
+    start_from: StartFrom = StartFrom()
 
     @property
     def num_tasks(self) -> int:
