@@ -30,8 +30,10 @@ check: $(DEV)  ## Lint, types, import contracts.
 	$(BIN)/lint-imports
 
 .PHONY: bench
-bench: $(VENV)/.platform  ## Measure the platform's own cost.
+bench: $(VENV)/.bench  ## Measure the platform's own cost, and the policy beside its peers.
 	$(BIN)/memcon bench sweep configs/bench.yaml
+	$(BIN)/memcon bench policy
+	$(BIN)/memcon bench sharing
 
 .PHONY: format
 format: $(DEV)  ## Format the sources.
@@ -53,6 +55,10 @@ $(VENV)/.made:
 $(VENV)/.platform: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "installing memcon and its libraries into $(VENV), 1.4 GB; the first time it takes some minutes"
 	$(INSTALL) '.[platform]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.platform
+	$(INSTALL) '.[platform,bench]'
 	@touch $@
 
 $(DEV): $(VENV)/.platform

@@ -8,39 +8,26 @@ file at the last ended task. A damaged file is refused and left as it is.
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import TypeVar
 
 from memcon import codec
-from memcon.errors import ConfigError, DamagedFileError, InvariantError, LockedError, SchemaVersionError, StorageError
-from memcon.files import sync_folder
+from memcon.errors import DamagedFileError, InvariantError, StorageError
+from memcon.memory_copy import copy_memory_tables
 from memcon.policy_types import OutcomeRequest
+from memcon.stream_file import DAMAGE_REMEDY, lock_stream, open_stream
 from memcon.types import Episode
 
 __all__ = ["DAMAGE_REMEDY", "OpenTask", "StreamStore"]
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 1
-# "memc": tells a stream file from any other SQLite file.
-APPLICATION_ID = 0x6D656D63
-# A stream cannot begin anew inside its run: its decision ids stand in the journal already.
-DAMAGE_REMEDY = "restore it from a copy, or start a new run under another name; nothing was written over it"
-
-_SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE started (ordinal INTEGER NOT NULL, epoch INTEGER NOT NULL, worker_deaths INTEGER NOT NULL,
-                      PRIMARY KEY (ordinal, epoch)) WITHOUT ROWID;
-CREATE TABLE episodes (ordinal INTEGER PRIMARY KEY, record TEXT NOT NULL);
-CREATE TABLE outbox (decision_id TEXT PRIMARY KEY, ordinal INTEGER NOT NULL, record TEXT NOT NULL) WITHOUT ROWID;
-"""
+# Key of `meta` that says what the memory began with is there.
+_SEEDED = "seeded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,15 +53,16 @@ class StreamStore:
 
     def __init__(self, path: Path, *, identity: str) -> None:
         self.path = path
-        # Rollbacks so far: whoever cached rows under another count reads them again.
+        # Times that rows changed behind the back of whoever wrote them (a rollback, a copy): whoever cached rows under
+        # another count reads them again.
         self.rollbacks = 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = _lock(path.with_suffix(".lock"))
+            self._lock = lock_stream(path.with_suffix(".lock"))
         except OSError as error:
             raise StorageError(f"cannot write {path.parent}: {error.strerror}; check permissions and space") from error
         try:
-            self.connection = _open(path, identity)
+            self.connection = open_stream(path, identity)
         except BaseException:
             self._lock.close()
             raise
@@ -102,6 +90,44 @@ class StreamStore:
         ).fetchone()
         return OpenTask(ordinal=row[0], epoch=row[1], worker_deaths=row[2]) if row else None
 
+    # --- what the memory begins with ---------------------------------------------------------------------------------
+
+    @property
+    def is_seeded(self) -> bool:
+        """`seeded` has run to its end."""
+        return self.connection.execute("SELECT 1 FROM meta WHERE key = ?", (_SEEDED,)).fetchone() is not None
+
+    def seeded(self, make: Callable[[], object]) -> bool:
+        """Before the first task, run `make` in one commit, once in the life of the file; False when it was done before.
+
+        Raises:
+            StorageError: the disk refuses; nothing of `make` was kept.
+            InvariantError: a task has started already.
+        """
+        if self.is_seeded:
+            return False
+        if self.connection.execute("SELECT 1 FROM started").fetchone() or self.num_ended:
+            raise InvariantError(f"{self.path}: its memory cannot be filled, the first task has started")
+        with self._commit():
+            make()
+            self._check_open()
+            self.connection.execute("INSERT INTO meta VALUES (?, 'yes')", (_SEEDED,))
+        return True
+
+    def copy_memory(self, path: Path) -> None:
+        """Inside `seeded`: take over the memory of the stream file `path`, which is only read and stays free.
+
+        Raises:
+            NotFoundError: there is no such file.
+            DamagedFileError, SchemaVersionError, ConfigError: the file cannot be taken; nothing was copied.
+            StorageError: `path` cannot be read, or the disk refuses.
+            InvariantError: no commit is open.
+        """
+        if not self.connection.in_transaction:
+            raise InvariantError(f"{self.path}: a memory is copied inside `seeded` only")
+        copy_memory_tables(path, self.connection)
+        self.rollbacks += 1
+
     # --- task protocol -----------------------------------------------------------------------------------------------
 
     @property
@@ -125,6 +151,7 @@ class StreamStore:
         """
         with self._commit(held=True):
             episode = make()
+            self._check_open()
             if episode.ordinal != self.num_ended:
                 raise InvariantError(f"{self.path}: task {episode.ordinal} cannot end, the next is {self.num_ended}")
             self.connection.execute("INSERT INTO episodes VALUES (?, ?)", (episode.ordinal, codec.encode_json(episode)))
@@ -160,12 +187,14 @@ class StreamStore:
             self.connection.execute("SAVEPOINT maintenance")
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             self.rollbacks += 1
-            # A full disk makes SQLite roll back everything on its own.
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK TO maintenance")
                 self.connection.execute("RELEASE maintenance")
+            elif isinstance(error, Exception):
+                # A full disk is no failure of the hook: SQLite has rolled back on its own all that the task wrote.
+                self._check_open()
             raise
         self.connection.execute("RELEASE maintenance")
 
@@ -190,6 +219,13 @@ class StreamStore:
         """Close the file and free the lock; may be called twice."""
         self.connection.close()
         self._lock.close()
+
+    def _check_open(self) -> None:
+        """Refuse to go on without the transaction: what follows would be committed without what came before."""
+        if not self.connection.in_transaction:
+            raise StorageError(
+                f"cannot write {self.path}: no transaction is open; a full disk ends one; make space and run again"
+            )
 
     def _decode(self, kind: type[T], text: str) -> T:
         try:
@@ -233,82 +269,3 @@ class StreamStore:
             raise InvariantError(f"{self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
             raise DamagedFileError(self.path, str(error), DAMAGE_REMEDY) from error
-
-
-def _lock(path: Path) -> IO[str]:
-    handle = path.open("a+")
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        handle.seek(0)
-        owner = handle.read().strip() or "unknown"
-        handle.close()
-        raise LockedError(f"{path} is held by process {owner}; wait for it or end it") from None
-    except BaseException:
-        handle.close()
-        raise
-    handle.truncate(0)
-    handle.write(str(os.getpid()))
-    handle.flush()
-    return handle
-
-
-def _open(path: Path, identity: str) -> sqlite3.Connection:
-    try:
-        if not path.exists():
-            _create(path, identity)
-        elif path.stat().st_size == 0:
-            # A new file gets its name when it is complete, so an empty one has lost what it held.
-            raise DamagedFileError(path, "it is empty", DAMAGE_REMEDY)
-        # One stream is driven by one task of the event loop, but commits run in the process's writer thread.
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    except (OSError, sqlite3.OperationalError) as error:
-        raise StorageError(f"cannot open {path}: {error}; check permissions and space") from error
-    try:
-        _check(connection, path, identity)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-    except BaseException as error:
-        connection.close()
-        if isinstance(error, sqlite3.OperationalError):
-            raise StorageError(f"cannot open {path}: {error}; check permissions and space") from error
-        if isinstance(error, sqlite3.DatabaseError):
-            raise DamagedFileError(path, str(error), DAMAGE_REMEDY) from error
-        raise
-    return connection
-
-
-def _create(path: Path, identity: str) -> None:
-    """Make the file under another name and rename it, so that `path` is never half a stream file."""
-    log = path.with_name(path.name + "-wal")
-    if log.exists():
-        # SQLite would play the orphan's pages into the new file.
-        raise DamagedFileError(log, f"its database {path.name} is missing", "put it back, or move both files away")
-    fresh = path.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    connection = sqlite3.connect(fresh, isolation_level=None)
-    try:
-        connection.executescript(
-            f"PRAGMA synchronous = FULL; BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID};"
-            f"PRAGMA user_version = {SCHEMA_VERSION}; {_SCHEMA}"
-        )
-        connection.execute("INSERT INTO meta VALUES ('identity', ?)", (identity,))
-        connection.execute("COMMIT")
-    finally:
-        connection.close()
-    fresh.replace(path)
-    sync_folder(path.parent)
-
-
-def _check(connection: sqlite3.Connection, path: Path, identity: str) -> None:
-    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise DamagedFileError(path, "it is no memcon stream file", DAMAGE_REMEDY)
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version != SCHEMA_VERSION:
-        raise SchemaVersionError(path, version, SCHEMA_VERSION)
-    problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if problem != "ok":
-        raise DamagedFileError(path, " ".join(str(problem).split()), DAMAGE_REMEDY)
-    found = connection.execute("SELECT value FROM meta WHERE key = 'identity'").fetchone()
-    if found is None or found[0] != identity:
-        raise ConfigError(f"{path} belongs to another stream ({json.dumps(found and found[0])}, not {identity!r})")

@@ -2,42 +2,82 @@
 
 from __future__ import annotations
 
-from memcon import registry
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from memcon import ids, registry
 from memcon.policy_types import LearningSettings
 from memcon_platform.config.plan import Cell, Entry, RunPlan
+from memcon_platform.sweep.events import StreamName
 from memcon_platform.sweep.status import stream_path
-from memcon_platform.sweep.supervisor import StreamName
 from memcon_workers.spec import PluginSpec, StreamSpec
 
 __all__ = ["learning_settings", "stream_specs", "table_name"]
 
 
-def stream_specs(plan: RunPlan) -> dict[StreamName, StreamSpec]:
-    """Every stream of the plan, in the order of the plan."""
-    return {
-        (cell.cell_id, stream): _stream_spec(plan, cell, stream)
-        for cell in plan.cells
+def stream_specs(
+    plan: RunPlan, memory_files: Mapping[StreamName, Path] = MappingProxyType({})
+) -> dict[StreamName, StreamSpec]:
+    """Every stream of the plan, in the order of the plan.
+
+    Args:
+        plan: the run.
+        memory_files: the stream files of earlier runs whose memory streams of this run begin with.
+    """
+    learning = [(cell, learning_settings(cell)) for cell in plan.cells]
+    sharing = Counter(
+        table_name(cell, stream)
+        for cell, settings in learning
+        if settings is not None
         for stream in range(cell.streams)
-    }
+    )
+    specs: dict[StreamName, StreamSpec] = {}
+    for cell, settings in learning:
+        first, bound = _first_spec(plan, cell, settings), cell.max_open_episodes
+        for stream in range(cell.streams):
+            table, memory_file = table_name(cell, stream), memory_files.get((cell.cell_id, stream))
+            specs[cell.cell_id, stream] = replace(
+                first,
+                stream=stream,
+                table=table,
+                store_path=str(stream_path(plan.run_dir.resolve(), cell.cell_id, stream)),
+                memory_from=None if memory_file is None else str(memory_file),
+                # A stream has one open episode at a time, so that a bound of as many streams bounds nothing.
+                gated=settings is not None and bound is not None and bound < sharing[table],
+            )
+    return specs
 
 
 def learning_settings(cell: Cell) -> LearningSettings | None:
-    """What the cell's table is created with; None for the policy `none`."""
-    config = registry.configure("policy", cell.policy.name, cell.policy.parameters)
-    settings: LearningSettings | None = config.learning_settings()
-    return settings
+    """What the cell's table is created with; None for a policy without a table, such as `none`."""
+    settings: LearningSettings | None = _policy_config(cell).learning_settings()
+    start = cell.start_from.policy
+    if settings is None or start is None or not start.frozen:
+        return settings
+    return replace(settings, frozen=True)
 
 
 def table_name(cell: Cell, stream: int) -> str:
     """The table that a stream learns in (architecture: sharing)."""
-    return f"stream/{cell.cell_id}/{stream}" if cell.table_scope == "stream" else f"cell/{cell.cell_id}"
+    match cell.table_scope:
+        case "cell":
+            return f"cell/{cell.cell_id}"
+        case "stream":
+            return f"stream/{cell.cell_id}/{stream}"
+        case name:
+            return f"named/{name}"
 
 
-def _stream_spec(plan: RunPlan, cell: Cell, stream: int) -> StreamSpec:
+def _first_spec(plan: RunPlan, cell: Cell, learning: LearningSettings | None) -> StreamSpec:
+    """The first stream of `cell`, as if it shared nothing and started from nothing."""
     return StreamSpec(
         run=plan.run,
         cell=cell.cell_id,
-        stream=stream,
+        stream=0,
         num_streams=cell.streams,
         split=cell.split,
         seed=cell.seed,
@@ -47,14 +87,28 @@ def _stream_spec(plan: RunPlan, cell: Cell, stream: int) -> StreamSpec:
         backbone=_plugin(cell.backbone),
         memory=_plugin(cell.memory),
         embedder=_plugin(cell.embedder),
-        learning=learning_settings(cell),
-        table=table_name(cell, stream),
+        learning=learning,
+        table=table_name(cell, 0),
         control=cell.control,
         reward=cell.reward,
-        store_path=str(stream_path(plan.run_dir.resolve(), cell.cell_id, stream)),
+        store_path=str(stream_path(plan.run_dir.resolve(), cell.cell_id, 0)),
         task_restarts=plan.settings.task_restarts,
         task_time_limit_s=plan.settings.task_time_limit_s,
+        preload=cell.preload,
+        memory_frozen=any(start is not None and start.frozen for start in (cell.start_from.memory, cell.preload)),
+        trial_set=getattr(_policy_config(cell), "trial_set", None),
+        setup=_setup(cell),
     )
+
+
+def _setup(cell: Cell) -> str:
+    """Who acts on what: equal for cells whose framework, backbone and memory are."""
+    parts = [[entry.name, dict(entry.parameters)] for entry in (cell.framework, cell.backbone, cell.memory)]
+    return ids.stable_hash("setup", *parts)
+
+
+def _policy_config(cell: Cell) -> Any:
+    return registry.configure("policy", cell.policy.name, cell.policy.parameters)
 
 
 def _plugin(entry: Entry) -> PluginSpec:

@@ -25,6 +25,8 @@ __all__ = ["Listener", "PolicyApp", "build_app"]
 log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 1 << 20
+# A whole table: about 1 kB a key with nine arms.
+MAX_IMPORT_BYTES = 64 << 20
 # Longer than any pause between two decisions of a client, so that kept connections stay.
 KEEP_ALIVE_S = 300
 DRAIN_S = 5
@@ -42,7 +44,7 @@ def build_app(owner: ShardOwner, *, max_body_bytes: int = MAX_BODY_BYTES) -> Pol
 
 
 class PolicyApp:
-    """POST open_table, decide, outcomes, cancel_episode; GET health, tables; all under /v1."""
+    """POST open_table, import_table, decide, outcomes, cancel_episode; GET health, tables; all under /v1."""
 
     def __init__(self, owner: ShardOwner, *, max_body_bytes: int) -> None:
         self._owner = owner
@@ -50,6 +52,7 @@ class PolicyApp:
         self._mark = wire.shard_mark(owner.shard, owner.num_shards).encode()
         self._handlers: Mapping[tuple[str, str], Handler] = {
             ("POST", wire.OPEN_TABLE): self._open_table,
+            ("POST", wire.IMPORT_TABLE): self._import_table,
             ("POST", wire.DECIDE): self._decide,
             ("POST", wire.OUTCOMES): self._outcomes,
             ("POST", wire.CANCEL_EPISODE): self._cancel_episode,
@@ -81,9 +84,11 @@ class PolicyApp:
             raise wire.MovedError(
                 f"this is shard {self._mark.decode()}, not {meant.decode('latin-1')}; read the shard map again"
             )
-        return await handler(await self._body(receive))
+        limit = MAX_IMPORT_BYTES if scope["path"] == wire.IMPORT_TABLE else self._max_body_bytes
+        return await handler(await self._body(receive, limit))
 
-    async def _body(self, receive: Receive) -> bytes:
+    @staticmethod
+    async def _body(receive: Receive, limit: int) -> bytes:
         parts, size = [], 0
         more = True
         while more:
@@ -92,8 +97,8 @@ class PolicyApp:
                 raise wire.RejectedError("the client went away before its request was whole")
             part = message.get("body", b"")
             size += len(part)
-            if size > self._max_body_bytes:
-                raise wire.TooLargeError(f"the body is over {self._max_body_bytes} bytes; send it in parts")
+            if size > limit:
+                raise wire.TooLargeError(f"the body is over {limit} bytes; send it in parts")
             parts.append(part)
             more = message.get("more_body", False)
         return b"".join(parts)
@@ -101,6 +106,10 @@ class PolicyApp:
     async def _open_table(self, body: bytes) -> object:
         message = messages.decode(messages.OpenTable, body)
         await self._owner.open_table(message.table, message.learning_settings())
+        return {}
+
+    async def _import_table(self, body: bytes) -> object:
+        await self._owner.import_table(messages.decode(messages.ImportTable, body).request())
         return {}
 
     async def _decide(self, body: bytes) -> object:

@@ -12,7 +12,7 @@ import msgspec
 from memcon import policy_types
 from memcon_policy_server.wire import RejectedError
 
-__all__ = ["CancelEpisode", "Decide", "OpenTable", "Outcomes", "decode"]
+__all__ = ["CancelEpisode", "Decide", "ImportTable", "OpenTable", "Outcomes", "decode"]
 
 NonNegative = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -28,9 +28,13 @@ class _Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     action_set: str
     fingerprint: str
     estimator: str = "ema"
+    count_cap: int | None = None
     alpha: float = 0.15
     gamma: float = 0.9
     key_schema: str = "paper/1"
+    pooling: tuple[str, ...] = ()
+    exploration_floor: float = 0.0
+    frozen: bool = False
     schema_version: int = 1
 
 
@@ -43,6 +47,33 @@ class OpenTable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     def learning_settings(self) -> policy_types.LearningSettings:
         """The settings as the shard takes them."""
         return policy_types.LearningSettings(**msgspec.structs.asdict(self.settings))
+
+
+class _Numbers(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    # Floats as `float.hex`: their bits must arrive.
+    q: str
+    taken: NonNegative
+    credited: NonNegative
+    squares: str
+
+
+class ImportTable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Body of /v1/import_table."""
+
+    table: str
+    source: str
+    numbers: dict[str, dict[str, _Numbers]]
+
+    def request(self) -> policy_types.TableImport:
+        """The import as the shard takes it."""
+        return policy_types.TableImport(
+            table=self.table,
+            source=self.source,
+            numbers={
+                key: {arm: msgspec.structs.asdict(row) for arm, row in arms.items()}
+                for key, arms in self.numbers.items()
+            },
+        )
 
 
 class Decide(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -20,7 +20,14 @@ from memcon import codec
 from memcon.errors import InvariantError, MemconError, StorageError
 from memcon.files import replace_file
 from memcon.learning.shard import Handled, PolicyShard
-from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
+from memcon.policy_types import (
+    DecideReply,
+    DecideRequest,
+    LearningSettings,
+    OutcomeReply,
+    OutcomeRequest,
+    TableImport,
+)
 from memcon_policy_server.fold import entry_of, fold
 from memcon_policy_server.journal import Entry, SqliteJournal
 from memcon_policy_server.secret import load_secret
@@ -75,6 +82,10 @@ class ShardOwner:
         # As the journal will give them back: an integer 1 where a float belongs would change the dump's text.
         canonical = codec.decode(LearningSettings, codec.encode(settings))
         await self._durably(partial(self._core.open_table, table, canonical))
+
+    async def import_table(self, request: TableImport) -> None:
+        """Let the open table start from another one's numbers, as far as they are this shard's; safe to repeat."""
+        await self._durably(partial(self._core.import_table, request))
 
     async def decide(self, request: DecideRequest) -> DecideReply:
         """Choose and count, once a decision id.

@@ -11,6 +11,7 @@ __all__ = [
     "CANCEL_EPISODE",
     "DECIDE",
     "HEALTH",
+    "IMPORT_TABLE",
     "OPEN_TABLE",
     "OUTCOMES",
     "SHARD_HEADER",
@@ -27,6 +28,7 @@ OPEN_TABLE = "/v1/open_table"
 DECIDE = "/v1/decide"
 OUTCOMES = "/v1/outcomes"
 CANCEL_EPISODE = "/v1/cancel_episode"
+IMPORT_TABLE = "/v1/import_table"
 HEALTH = "/v1/health"
 TABLES = "/v1/tables"
 

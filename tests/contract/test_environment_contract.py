@@ -24,6 +24,22 @@ SOURCES: dict[str, Benchmark] = {
     "pddl": registered("pddl", {}),
     "pddl, full goals": registered("pddl", {"goals": "full"}),
     "pddl, one domain": registered("pddl", {"domains": ["gripper"], "num_tasks": 5}),
+    "habit": registered("habit", {}),
+    "audit": registered("audit", {"num_tasks": 9}),
+    "trivia": registered("trivia", {"num_tasks": 5}),
+    "recur": registered("recur", {}),
+    "mix": registered("mix", {}),
+    "mix of two households": registered(
+        "mix",
+        {
+            "num_tasks": 20,
+            "parts": [
+                {"name": "household", "weight": 0.5, "max_receptacles": 12},
+                {"name": "household", "weight": 0.25, "task_seed": 5},
+                {"name": "habit", "weight": 0.25},
+            ],
+        },
+    ),
     "scripted": ScriptedBenchmark(["go to shelf 1", "take mug 1"], ["look"]),
 }
 

@@ -7,7 +7,8 @@ import pytest
 from memcon.errors import UnavailableError
 from memcon.learning.exploration import UcbConfig
 from memcon.protocols import PolicyClient
-from memcon.testing.policy import FakePolicyClient, PolicyClientContract, decide_request
+from memcon.testing.policy import FakePolicyClient, decide_request
+from memcon.testing.policy_contract import PolicyClientContract
 
 
 class TestFakePolicyClient(PolicyClientContract):

@@ -48,6 +48,18 @@ class TestMetaGPTWithFailures(MemoryBackendContract):
         return make_registered("metagpt", top_k=3, failed_top_k=2)
 
 
+class TestMetaGPTWithMaintenance(MemoryBackendContract):
+    @pytest.fixture
+    def make(self) -> Make:
+        return make_registered("metagpt", maintenance=True)
+
+
+class TestMetaGPTWithFailuresInOneIndex(MemoryBackendContract):
+    @pytest.fixture
+    def make(self) -> Make:
+        return make_registered("metagpt", top_k=3, index_failures=True, maintenance=True)
+
+
 class TestToy(MemoryBackendContract):
     @pytest.fixture
     def make(self) -> Make:

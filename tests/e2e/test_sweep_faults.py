@@ -62,6 +62,22 @@ def test_streams_that_share_a_table_lose_and_double_nothing(tmp_path: Path) -> N
     assert set(credited.values()) == {1}
 
 
+@pytest.mark.ray
+@pytest.mark.fault
+@pytest.mark.timeout(300)
+def test_streams_that_take_turns_at_a_table_end_equal_to_an_uninterrupted_run(tmp_path: Path) -> None:
+    settings = ("streams=2", "limit=60", "max_open_episodes=1", "policy_server.shards=2")
+    whole = Sweep(tmp_path, "whole", *settings)
+    whole.finish("--local")
+    shaken = Sweep(tmp_path, "shaken", *settings)
+    _kill_all_in_turn(shaken)
+    assert shaken.done() < 120, "the driver was killed too late to prove anything"
+    shaken.finish("workers=1")
+    assert memcon("data", "compare", whole.run_dir, shaken.run_dir).stdout == "equal\n"
+    assert record("data", "check", shaken.run_dir)["found"] == 120
+    assert record("replay", "verify", shaken.run_dir)["ok"]
+
+
 def _journaled(run_dir: Path, kind: str) -> Counter[str]:
     found: Counter[str] = Counter()
     for journal in sorted((run_dir / "policy").glob("shard-*.sqlite")):

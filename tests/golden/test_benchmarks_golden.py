@@ -11,21 +11,33 @@ import pytest
 
 from memcon.ids import stable_hash
 from memcon.protocols import Benchmark
+from memcon_workers.benchmarks.audit import AuditBenchmark, AuditConfig
+from memcon_workers.benchmarks.habit import HabitBenchmark, HabitConfig
 from memcon_workers.benchmarks.household import HouseholdBenchmark, HouseholdConfig
+from memcon_workers.benchmarks.mix import MixBenchmark, MixConfig
 from memcon_workers.benchmarks.pddl import PddlBenchmark, PddlConfig
+from memcon_workers.benchmarks.recur import RecurBenchmark, RecurConfig
+from memcon_workers.benchmarks.trivia import TriviaBenchmark, TriviaConfig
 
 GOLDEN = Path(__file__).with_name("benchmark_tasks.json")
 LISTS: dict[str, Benchmark] = {
     "household": HouseholdBenchmark(HouseholdConfig()),
     "pddl": PddlBenchmark(PddlConfig()),
     "pddl full": PddlBenchmark(PddlConfig(goals="full")),
+    "habit": HabitBenchmark(HabitConfig()),
+    "audit": AuditBenchmark(AuditConfig()),
+    "trivia": TriviaBenchmark(TriviaConfig()),
+    "recur": RecurBenchmark(RecurConfig()),
+    "mix": MixBenchmark(MixConfig()),
 }
+# Practice tasks of each goal type.
+PER_TYPE = 25
 SCRIPT = """
 from memcon import codec, registry
-for name in ("household", "pddl"):
+for name in ("household", "pddl", "habit", "audit", "trivia", "recur", "mix"):
     source = registry.plugin("benchmark", name).build(registry.configure("benchmark", name, {"num_tasks": 16}))
     environment = source.environment()
-    for task in source.tasks():
+    for task in [*source.tasks(), *source.practice_tasks(2)]:
         print(codec.encode_json(task))
         print(environment.reset(task, 0).text, environment.valid_actions())
         for action in source.reference_plan(task):
@@ -51,6 +63,13 @@ def described(name: str) -> dict[str, object]:
 @pytest.mark.parametrize("name", LISTS)
 def test_the_default_lists_stay_as_they_are(name: str) -> None:
     assert described(name) == json.loads(GOLDEN.read_text())[name]
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_the_practice_tasks_stay_as_they_are(name: str) -> None:
+    practice = LISTS[name].practice_tasks(PER_TYPE)
+    stored = json.loads(GOLDEN.read_text())["practice"][name]
+    assert {"number": len(practice), "all": stable_hash([task.task_id for task in practice])} == stored
 
 
 def test_tasks_and_texts_do_not_hang_on_the_hash_seed() -> None:

@@ -1,11 +1,12 @@
 """A journal on disk from version 1 of the events: it must stay readable, and fold to the same bits, for ever.
 
 A change here is a change of the format or of the policy: raise the schema version, then write the files anew with
-`python tests/golden/test_policy_golden.py`.
+`PYTHONPATH=tests python tests/golden/test_policy_golden.py`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -13,14 +14,17 @@ from memcon import ids
 from memcon.learning import actions
 from memcon.learning.decision_token import Claims, sign
 from memcon.learning.events import Event, decode_event, encode_event
-from memcon.learning.exploration import UcbConfig
+from memcon.learning.exploration import UcbConfig, UniformConfig
 from memcon.learning.shard import PolicyShard
-from memcon.policy_types import DecideRequest
+from memcon.policy_types import DecideRequest, TableImport
 from memcon.testing.policy import outcome_request
+from support.key_chains import chain
 
 SECRET = b"a secret of the tests"
 JOURNAL = Path(__file__).parent / "policy_journal.jsonl"
 TABLE = Path(__file__).parent / "policy_table.json"
+CHAIN_JOURNAL = Path(__file__).parent / "policy_chain_journal.jsonl"
+CHAIN_TABLE = Path(__file__).parent / "policy_chain_table.json"
 KEYS = ("paper/1|goal_type=put", "paper/1|goal_type=h%C3%A9at")
 
 
@@ -53,6 +57,42 @@ def _history() -> tuple[list[Event], PolicyShard]:
     return events, shard
 
 
+def _chain_history() -> tuple[list[Event], PolicyShard]:
+    """A warm table over two keys a decision, a capped mean and a floor: credited, open and moved decisions."""
+    settings = UniformConfig(
+        action_set="compact",
+        state_key="benchmark+goal_type",
+        pooling=("benchmark",),
+        estimator="capped_mean",
+        count_cap=2,
+        exploration_floor=0.25,
+    ).learning_settings()
+    shard = PolicyShard(0, 1, SECRET)
+    events: list[Event] = [*shard.open_table("golden", settings).events]
+    put, heat = chain("house", "put", settings=settings), chain("house", "héat|", settings=settings)
+    known: dict[str, dict[str, str | int]] = {
+        "noop": {"q": (0.25).hex(), "taken": 3, "credited": 2, "squares": (1 / 3).hex()}
+    }
+    warm = TableImport(table="golden", source="another run", numbers={put[0]: known, put[1]: known})
+    events.extend(shard.import_table(warm).events)
+    for number in range(12):
+        request = DecideRequest(
+            table="golden",
+            decision_id=f"d{number}",
+            episode_id=f"e{number}",
+            position=0,
+            keys=(put, heat)[number % 2],
+            draw=ids.draw64("golden chain", number),
+        )
+        handled = shard.decide(request)
+        events.extend(handled.events)
+        if number == 5:
+            events.extend(shard.decide(dataclasses.replace(request, keys=put)).events)
+        elif number < 10:
+            events.extend(shard.outcome(outcome_request(handled.reply, 1 / (number + 3), cost=0.01)).events)
+    return events, shard
+
+
 def _lines(events: list[Event]) -> str:
     return "".join(json.dumps([*encode_event(event)]) + "\n" for event in events)
 
@@ -61,32 +101,51 @@ def _table(shard: PolicyShard) -> str:
     return json.dumps(shard.dump("golden"), indent=1) + "\n"
 
 
-def test_history_is_journaled_as_it_was() -> None:
-    events, _ = _history()
+def _folded(journal: Path) -> PolicyShard:
+    shard = PolicyShard(0, 1, SECRET)
+    for line in journal.read_text().splitlines():
+        kind, text = json.loads(line)
+        shard.apply(decode_event(kind, text))
+    return shard
 
-    assert _lines(events) == JOURNAL.read_text()
+
+def test_history_is_journaled_as_it_was() -> None:
+    assert _lines(_history()[0]) == JOURNAL.read_text()
+    assert _lines(_chain_history()[0]) == CHAIN_JOURNAL.read_text()
 
 
 def test_journal_on_disk_folds_to_the_table_on_disk() -> None:
-    shard = PolicyShard(0, 1, SECRET)
-    for line in JOURNAL.read_text().splitlines():
-        kind, text = json.loads(line)
-        shard.apply(decode_event(kind, text))
-
-    assert _table(shard) == TABLE.read_text()
+    assert _table(_folded(JOURNAL)) == TABLE.read_text()
     assert _table(_history()[1]) == TABLE.read_text()
+
+
+def test_journal_of_chains_folds_to_its_table_on_disk() -> None:
+    assert _table(_folded(CHAIN_JOURNAL)) == CHAIN_TABLE.read_text()
+    assert _table(_chain_history()[1]) == CHAIN_TABLE.read_text()
 
 
 def test_identities_are_what_they_were() -> None:
     claims = Claims(table="t", keys=("k",), action_id="noop", position=2, decision_id="d", episode_id="e")
 
-    assert actions.fingerprint(actions.action_set("default")) == "ee81b01a0b2ea8ec"
+    assert {name: actions.fingerprint(actions.action_set(name)) for name in actions.action_set_names()} == {
+        "compact": "d915c91ba7107185",
+        "default": "ee81b01a0b2ea8ec",
+        "plan_first": "ee81b01a0b2ea8ec",
+        "retrieval_heavy": "19b88d98f616b680",
+    }
     assert sign(SECRET, claims) == (
         "_R7VQD5mA74aMHYg9y-tK48kOFcXu5JucO_88dvtPPgWzEsInQiLFsiayJdLCJub29wIiwyLCJkIiwiZSJd"
+    )
+    chained = dataclasses.replace(claims, keys=("f/1|b=x|g=y", "c/1|b=x"))
+    assert sign(SECRET, chained) == (
+        "FZBMWtzgHHHLQDBjEdqFe2B5GS6mBFVUgvqCjYyMCxsWzIsInQiLFsiZi8xfGI9eHxnPXkiLFsiYy8xIiwxXV0sIm5vb3AiLDIsImQiLCJlIl0"
     )
 
 
 if __name__ == "__main__":
-    written, final = _history()
-    JOURNAL.write_text(_lines(written))
-    TABLE.write_text(_table(final))
+    for (written, final), journal, table in (
+        (_history(), JOURNAL, TABLE),
+        (_chain_history(), CHAIN_JOURNAL, CHAIN_TABLE),
+    ):
+        journal.write_text(_lines(written))
+        table.write_text(_table(final))

@@ -13,8 +13,9 @@ import pytest
 
 from memcon import codec
 from memcon.learning.exploration import UcbConfig
+from memcon.testing.policy import state_keys
 from memcon_policy_server import wire
-from memcon_policy_server.listener import MAX_BODY_BYTES
+from memcon_policy_server.listener import MAX_BODY_BYTES, MAX_IMPORT_BYTES
 from support.served_policy import ServedShards
 
 DECIDE: dict[str, Any] = {
@@ -25,6 +26,10 @@ DECIDE: dict[str, Any] = {
     "keys": ["key"],
     "draw": 2**64 - 1,
 }
+(KEY,) = state_keys(1)
+ROW: dict[str, Any] = {"q": (0.75).hex(), "taken": 2, "credited": 2, "squares": (1.0).hex()}
+IMPORT: dict[str, Any] = {"table": "table", "source": "an earlier run", "numbers": {KEY: {"noop": ROW}}}
+ARMS = UcbConfig().learning_settings().action_ids
 OUTCOME: dict[str, Any] = {"decision_id": "d", "token": "", "reward": 1.0, "position": 0, "num_decisions": 1}
 
 
@@ -97,6 +102,12 @@ async def test_a_decision_and_its_outcome_in_plain_json(wired: Wire) -> None:
         (wire.OUTCOMES, {"outcomes": [{**OUTCOME, "reward": 1e300}]}, "reward"),
         (wire.OPEN_TABLE, {"table": "t", "settings": {}}, "rule"),
         (wire.CANCEL_EPISODE, {"table": "table"}, "episode_id"),
+        (wire.IMPORT_TABLE, {**IMPORT, "cap": 20}, "cap"),
+        (wire.IMPORT_TABLE, {**IMPORT, "source": ""}, "source"),
+        (wire.IMPORT_TABLE, {**IMPORT, "numbers": {KEY: {"noop": {**ROW, "credited": -1}}}}, "$.numbers[...]"),
+        (wire.IMPORT_TABLE, {**IMPORT, "numbers": {KEY: {"noop": {**ROW, "q": 0.5}}}}, "$.numbers[...]"),
+        (wire.IMPORT_TABLE, {**IMPORT, "numbers": {KEY: {"noop": {**ROW, "q": "inf"}}}}, "finite"),
+        (wire.IMPORT_TABLE, {**IMPORT, "numbers": {"key": {"noop": ROW}}}, "key"),
     ],
 )
 async def test_a_bad_body_is_refused_with_its_field_named(
@@ -126,6 +137,20 @@ async def test_a_body_over_the_limit_is_refused_and_the_connection_lives(wired: 
     status, answer = await wired.post(wire.DECIDE, b" " * (MAX_BODY_BYTES + 1))
     assert (status, answer["error"]) == (413, "too_large")
     assert (await wired.post(wire.DECIDE, DECIDE))[0] == 200
+
+
+async def test_a_whole_table_may_be_over_the_limit_of_other_requests(wired: Wire) -> None:
+    keys = state_keys(1200)
+    body = json.dumps({**IMPORT, "numbers": {key: dict.fromkeys(ARMS, ROW) for key in keys}}).encode()
+    assert len(body) > MAX_BODY_BYTES
+
+    assert await wired.post(wire.IMPORT_TABLE, body) == (200, {})
+
+    status, decision = await wired.post(wire.DECIDE, {**DECIDE, "keys": [keys[-1]], "explain": True})
+    assert status == 200
+    assert {(arm["q"], arm["taken"]) for arm in decision["per_arm"].values()} == {(0.75, 2.0)}
+    status, answer = await wired.post(wire.IMPORT_TABLE, b" " * (MAX_IMPORT_BYTES + 1))
+    assert (status, answer["error"]) == (413, "too_large")
 
 
 async def test_an_owner_that_cannot_commit_answers_500_and_nothing_else_after(

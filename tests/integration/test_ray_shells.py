@@ -11,11 +11,12 @@ import pytest
 
 from memcon.errors import InvariantError, MemconError, StorageError, UnavailableError
 from memcon.testing.policy import decide_request
-from memcon_platform.sweep.supervisor import StreamDone, WorkerLost, WorkerReady
+from memcon_platform.sweep.events import StreamDone, StreamReady, WorkerLost, WorkerReady
 from memcon_policy_server.client.local import LocalPolicyClient
 from memcon_policy_server.fold import entry_of
 from memcon_policy_server.journal import SqliteJournal
 from memcon_policy_server.sharding import journal_path
+from memcon_workers.spec import StreamReady as Waits
 from memcon_workers.spec import StreamResult
 from support.shards import SETTINGS, new_shard
 from support.streams import spec_of
@@ -39,6 +40,13 @@ class FakeActor:
         self.calls: list[asyncio.Future[Any]] = []
         self.drained: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.pid, self.drain, self.run_stream = _Remote(_at_once), _Remote(lambda: self.drained), _Remote(self._call)
+        self.grants: list[tuple[str, int]] = []
+        self.granted: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.grant = _Remote(self._grant)
+
+    def _grant(self, cell: str, stream: int) -> asyncio.Future[Any]:
+        self.grants.append((cell, stream))
+        return self.granted
 
     def _call(self, *_: Any) -> asyncio.Future[Any]:
         self.calls.append(asyncio.get_running_loop().create_future())
@@ -62,6 +70,12 @@ def _result() -> StreamResult:
     )
 
 
+async def ticks(count: int = 5) -> None:
+    """Let the event loop run what is ready."""
+    for _ in range(count):
+        await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+
+
 async def _pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Any, FakeActor, list[Any]]:
     from memcon_platform.sweep import ray_pool
 
@@ -69,13 +83,13 @@ async def _pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Any, F
     killed: list[Any] = []
     monkeypatch.setattr(ray_pool, "start_worker", lambda *_, **__: actor)
     monkeypatch.setattr("ray.kill", killed.append)
-    pool = ray_pool.RayPool("run", lambda: None, lambda: None, streams_per_worker=2)  # type: ignore[arg-type,return-value]
+    pool = ray_pool.RayPool("run", lambda: None, lambda: None, max_streams=2)  # type: ignore[arg-type,return-value]
     await pool.start_worker(0)
     assert await pool.news.get() == WorkerReady(0)
     for stream in range(2):
         await pool.run_stream(0, spec_of(tmp_path, stream=stream), worker_died=False)
     while len(actor.calls) < 2:
-        await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=0)
+        await ticks(1)
     return pool, actor, killed
 
 
@@ -117,6 +131,53 @@ async def test_a_result_of_a_living_worker_is_told(monkeypatch: pytest.MonkeyPat
     pool, actor, _ = await _pool(monkeypatch, tmp_path)
     actor.calls[0].set_result(_result())
     assert [await pool.news.get(), await pool.news.get()] == [_result(), StreamDone(("cell", 0))]
+    await pool.close()
+
+
+async def test_a_stream_that_waits_is_told_with_its_worker_and_is_granted_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pool, actor, _ = await _pool(monkeypatch, tmp_path)
+    drained, actor.drained = actor.drained, asyncio.get_running_loop().create_future()
+    drained.set_result([Waits(cell="cell", stream=1, num_ended=3)])
+    assert await pool.news.get() == StreamReady(0, ("cell", 1), 3)
+
+    await pool.grant_task(0, ("cell", 1))
+
+    await ticks()
+    assert actor.grants == [("cell", 1)]
+    assert pool.news.empty()
+    await pool.close()
+
+
+async def test_a_grant_that_breaks_is_the_loss_of_its_worker_since_the_stream_would_wait_for_ever(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from ray.exceptions import ActorUnavailableError
+
+    pool, actor, killed = await _pool(monkeypatch, tmp_path)
+    actor.granted.set_exception(ActorUnavailableError("the network hiccuped", None))
+
+    await pool.grant_task(0, ("cell", 1))
+
+    assert isinstance(await pool.news.get(), WorkerLost)
+    assert killed == [actor]
+    await pool.close()
+
+
+async def test_news_that_arrive_after_the_loss_of_their_worker_are_not_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from ray.exceptions import ActorDiedError
+
+    pool, actor, _ = await _pool(monkeypatch, tmp_path)
+    actor.calls[0].set_exception(ActorDiedError())
+    assert isinstance(await pool.news.get(), WorkerLost)
+    actor.drained.set_result([Waits(cell="cell", stream=1, num_ended=3)])
+
+    await pool.settle()
+
+    assert pool.news.empty(), "the stream waits elsewhere by now, or is being claimed"
     await pool.close()
 
 

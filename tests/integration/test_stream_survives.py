@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,23 +60,12 @@ async def test_deaths_again_and_again_change_nothing_in_the_end(tmp_path: Path) 
 
 async def test_a_stop_is_honoured_at_a_task_boundary_and_the_next_launch_goes_on(tmp_path: Path) -> None:
     rig = StreamRig(spec_of(tmp_path, limit=4))
-    rig.ended = _StopAfter(2, rig.stop)
+    rig.on_told = lambda report, gate: rig.stop.set() if len(rig.ended) == 2 else None
     assert not (await rig.run()).done
     assert len(rig.episodes()) == 2
     rig.stop.clear()
     assert (await rig.run()).done
     assert [task.ordinal for task in rig.ended] == [0, 1, 2, 3]
-
-
-class _StopAfter(list[Any]):
-    def __init__(self, count: int, stop: asyncio.Event) -> None:
-        super().__init__()
-        self._count, self._stop = count, stop
-
-    def append(self, item: Any) -> None:
-        super().append(item)
-        if len(self) == self._count:
-            self._stop.set()
 
 
 class _FailingFramework:

@@ -1,9 +1,12 @@
-"""Whatever order decides, outcomes and cancels come in: counts agree, and the fold gives the same bits."""
+"""Whatever order decides, outcomes and cancels come in: counts agree at every key, and the fold gives the same bits."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,26 +15,41 @@ from hypothesis import strategies as st
 
 from memcon import ids
 from memcon.errors import ConflictError, NotFoundError
-from memcon.learning.events import Created, EpisodeClosed, Event, decode_event, encode_event
+from memcon.learning import state_key, transfer
+from memcon.learning.events import Created, EpisodeClosed, Event, Imported, decode_event, encode_event
 from memcon.learning.exploration import UcbConfig, UniformConfig
+from memcon.learning.exploration.thompson import PooledConfig
 from memcon.learning.shard import Handled, PolicyShard
-from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeRequest
+from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeRequest, TableImport
 from memcon.seeds import Generator, SeedTree
+from support.key_chains import POOLED, chain
 
 SECRET = b"a secret of the tests"
 RULES = (
     UcbConfig().learning_settings(),
     UcbConfig(estimator="mean", c=0.2, warm_start=False).learning_settings(),
     UniformConfig().learning_settings(),
+    # Chains of three and of two keys: a finite bonus, and draws from a mean whose count stops early.
+    POOLED,
+    PooledConfig(count_cap=2, exploration_floor=0.1).learning_settings(),
+    dataclasses.replace(POOLED, frozen=True),
 )
-KEYS = ("a", "b", "c", "d", "e", "f")
+ONE_KEY = tuple((key,) for key in "abcdef")
+# Benchmark, goal type and whether there is a plan: chains that share none, the coarsest, or all but the finest key.
+PLACES = (("x", "put", True), ("x", "put", False), ("x", "heat", False), ("y", "put", False), ("z", "find", True))
 NUM_SHARDS = 4
+
+
+def chains_of(table_settings: LearningSettings) -> tuple[tuple[str, ...], ...]:
+    if not table_settings.pooling:
+        return ONE_KEY
+    return tuple(chain(*place[:2], plan=place[2], settings=table_settings) for place in PLACES)
 
 
 class _World:
     """Shards that live through random commands; keeps what each journaled and its own book of decisions."""
 
-    def __init__(self, table_settings: LearningSettings, num_shards: int) -> None:
+    def __init__(self, table_settings: LearningSettings, num_shards: int, warm: TableImport | None) -> None:
         self.settings = table_settings
         self.num_shards = num_shards
         self.shards = [PolicyShard(i, num_shards, SECRET) for i in range(num_shards)]
@@ -41,12 +59,14 @@ class _World:
         self.states: dict[str, str] = {}
         for i, shard in enumerate(self.shards):
             self.journals[i].extend(shard.open_table("t", table_settings).events)
+            if warm is not None:
+                self.journals[i].extend(shard.import_table(warm).events)
 
     def owner(self, key: str) -> int:
         return ids.shard_of("t", key, self.num_shards)
 
     def decide(self, request: DecideRequest) -> None:
-        i = self.owner(request.keys[0])
+        i = self.owner(request.keys[-1])
         try:
             handled = self.shards[i].decide(request)
         except ConflictError:
@@ -68,7 +88,7 @@ class _World:
             position=request.position,
             num_decisions=request.position + num_decisions,
         )
-        i = self.owner(request.keys[0])
+        i = self.owner(request.keys[-1])
         try:
             handled = self.shards[i].outcome(outcome)
         except ConflictError:
@@ -79,7 +99,7 @@ class _World:
         self.states[decision_id] = "credited"
 
     def cancel(self, decision_id: str) -> None:
-        i = self.owner(self.replies[decision_id][0].keys[0])
+        i = self.owner(self.replies[decision_id][0].keys[-1])
         try:
             handled = self.shards[i].cancel("t", decision_id)
         except ConflictError:
@@ -100,37 +120,76 @@ class _World:
         taken: Counter[tuple[str, str]] = Counter()
         credited: Counter[tuple[str, str]] = Counter()
         for decision_id, (request, reply) in self.replies.items():
-            taken[request.keys[0], reply.action_id] += self.states[decision_id] != "cancelled"
-            credited[request.keys[0], reply.action_id] += self.states[decision_id] == "credited"
+            for key in () if self.settings.frozen else request.keys:
+                taken[key, reply.action_id] += self.states[decision_id] != "cancelled"
+                credited[key, reply.action_id] += self.states[decision_id] == "credited"
+        seen = {
+            (key, arm): (row["taken"], row["credited"])
+            for shard in self.shards
+            for key, arms in shard.inspect("t").items()
+            for arm, row in arms.items()
+        }
+        assert seen == dict.fromkeys(seen, (0, 0)) | {at: (taken[at], credited[at]) for at in taken}
+
+    def check_sums(self) -> None:
+        """The counts at a coarse key are the sums over its finer keys."""
+        levels = state_key.chain_schemas(self.settings)
         for shard in self.shards:
-            for key, arms in shard.inspect("t").items():
-                for arm, row in arms.items():
-                    assert (row["taken"], row["credited"]) == (taken[key, arm], credited[key, arm])
+            table = shard.inspect("t")
+            for finer, coarser in pairwise(levels):
+                sums: Counter[tuple[str, str, str]] = Counter()
+                shown: Counter[tuple[str, str, str]] = Counter()
+                for key, arms in table.items():
+                    schema = state_key.schema_of(key)
+                    for arm, row in arms.items():
+                        for name in ("taken", "credited"):
+                            if schema == finer:
+                                sums[state_key.project(key, coarser), arm, name] += int(row[name] or 0)
+                            elif schema == coarser:
+                                shown[key, arm, name] += int(row[name] or 0)
+                assert sums == shown
 
 
-def _key_of(decision_id: str, *, moves: bool, chance: Generator) -> str:
-    """A decision keeps its key; with `moves` it may come again with another one."""
-    return chance.choice(KEYS) if moves else KEYS[ids.draw64(decision_id) % len(KEYS)]
+def _chain_of(
+    decision_id: str, chains: tuple[tuple[str, ...], ...], *, moves: bool, chance: Generator
+) -> tuple[str, ...]:
+    """A decision keeps its keys; with `moves` it may come again with others."""
+    return chance.choice(chains) if moves else chains[ids.draw64(decision_id) % len(chains)]
 
 
-def _live(seed: int, *, num_shards: int, moves: bool, num_commands: int = 120) -> _World:
+@cache
+def _warmth(rule: int) -> TableImport:
+    """What another life of such a table, under the same keys, would leave."""
+    table_settings = RULES[rule]
+    learned = _live(RULES.index(POOLED), num_shards=1, moves=False).shards[0].dump("t")["numbers"]["keys"]
+    known = {
+        state_key.project(key, schema): {arm: cell for arm, cell in arms.items() if arm in table_settings.action_ids}
+        for schema in state_key.chain_schemas(table_settings)
+        for key, arms in learned.items()
+        if state_key.schema_of(key) == schema
+    }
+    return TableImport(table="t", source="another life", numbers=transfer.capped(known, 3))
+
+
+def _live(seed: int, *, num_shards: int, moves: bool, num_commands: int = 120, warm: bool = False) -> _World:
     chance = SeedTree(("life", seed)).generator()
-    world = _World(RULES[seed % len(RULES)], num_shards)
-    arms = world.settings.action_ids
+    rule = seed % len(RULES)
+    world = _World(RULES[rule], num_shards, _warmth(rule) if warm and RULES[rule].pooling else None)
+    arms, chains = world.settings.action_ids, chains_of(world.settings)
     for _ in range(num_commands):
         episode, position = chance.randint(0, 11), chance.randint(0, 3)
         decision_id = f"{episode}/{position}"
         kind = chance.choices(("decide", "outcome", "cancel", "episode"), (10, 6, 1, 1))[0]
         if kind == "decide":
             allowed = tuple(arm for arm in arms if chance.random() < 0.5) or None
-            key = _key_of(decision_id, moves=moves, chance=chance)
+            keys = _chain_of(decision_id, chains, moves=moves, chance=chance)
             world.decide(
                 DecideRequest(
                     table="t",
                     decision_id=decision_id,
                     episode_id=str(episode),
                     position=position,
-                    keys=(key,),
+                    keys=keys,
                     draw=chance.getrandbits(64),
                     allowed=allowed,
                     explain=True,
@@ -172,7 +231,11 @@ def _merged(dumps: list[dict[str, Any]]) -> dict[str, Any]:
 @pytest.mark.parametrize("block", range(4))
 def test_counts_agree_with_the_book_after_any_order_of_commands(block: int) -> None:
     for seed in range(block * 100, block * 100 + 100):
-        _live(seed, num_shards=1, moves=True).check_counts()
+        world = _live(seed, num_shards=1, moves=True)
+
+        world.check_counts()
+        if world.settings.pooling:
+            world.check_sums()
 
 
 @pytest.mark.parametrize("block", range(2))
@@ -187,7 +250,7 @@ def test_fold_of_the_journal_is_the_live_table_bit_for_bit(block: int) -> None:
 
 def test_fold_gives_the_same_bits_for_any_number_of_shards_and_any_merge_of_their_journals() -> None:
     for seed in range(100):
-        world = _live(seed, num_shards=NUM_SHARDS, moves=False)
+        world = _live(seed, num_shards=NUM_SHARDS, moves=False, warm=seed % 2 == 0)
         chance = SeedTree(("merge", seed)).generator()
         live = _merged([shard.dump("t") for shard in world.shards])
 
@@ -202,22 +265,28 @@ def test_fold_gives_the_same_bits_for_any_number_of_shards_and_any_merge_of_thei
 
 def test_journal_of_one_shard_splits_into_four_with_the_same_bits() -> None:
     for seed in range(100):
-        world = _live(seed, num_shards=1, moves=False)
+        world = _live(seed, num_shards=1, moves=False, warm=seed % 2 == 0)
         split: list[list[Event]] = [[] for _ in range(NUM_SHARDS)]
         for event in world.journals[0]:
-            everywhere = isinstance(event, Created | EpisodeClosed)
-            owners = range(NUM_SHARDS) if everywhere else [_owner_of(event)]
-            for i in owners:
-                split[i].append(event)
+            for i in range(NUM_SHARDS):
+                split[i].extend(_share_of(event, i, world.settings))
 
         folded = [_fold(journal, i, NUM_SHARDS).dump("t") for i, journal in enumerate(split)]
 
         assert _merged(folded) == _merged([world.shards[0].dump("t")])
 
 
-def _owner_of(event: Event) -> int:
-    assert not isinstance(event, Created | EpisodeClosed)
-    return ids.shard_of("t", KEYS[ids.draw64(event.decision_id) % len(KEYS)], NUM_SHARDS)
+def _share_of(event: Event, shard: int, table_settings: LearningSettings) -> list[Event]:
+    """What of an event belongs into the journal of `shard`."""
+    if isinstance(event, Created | EpisodeClosed):
+        return [event]
+    if isinstance(event, Imported):
+        owning = transfer.owning_keys(table_settings, event.numbers)
+        mine = {key: arms for key, arms in event.numbers.items() if ids.shard_of("t", owning[key], NUM_SHARDS) == shard}
+        return [dataclasses.replace(event, numbers=mine)]
+    chains = chains_of(table_settings)
+    keys = chains[ids.draw64(event.decision_id) % len(chains)]
+    return [event] if ids.shard_of("t", keys[-1], NUM_SHARDS) == shard else []
 
 
 def _shuffled_merge(journals: list[list[Event]], chance: Generator) -> list[Event]:

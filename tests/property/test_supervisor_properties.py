@@ -5,17 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memcon_platform.sweep.supervisor import (
+from memcon_platform.sweep.events import (
     Instruction,
     RunStream,
     StartWorker,
     StreamDone,
-    StreamState,
-    Supervisor,
     TaskDone,
     WorkerLost,
     WorkerReady,
 )
+from memcon_platform.sweep.supervisor import StreamState, Supervisor
 
 
 @given(

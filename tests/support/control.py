@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memcon.learning import actions
-from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
-from memcon.protocols import Durability, Environment, Retrieval
+from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest, TableImport
+from memcon.protocols import Benchmark, Durability, Environment, Retrieval
 from memcon.store import StreamStore
 from memcon.testing.memory import ToyBackend
 from memcon.types import (
@@ -52,6 +52,28 @@ class SmallBenchmark:
     def reference_plan(self, task: Task) -> Sequence[str] | None:
         return None
 
+    def practice_tasks(self, per_type: int) -> Sequence[Task]:
+        return ()
+
+    def part_of(self, task: Task) -> Benchmark:
+        return self
+
+
+@dataclass
+class SmallMix(SmallBenchmark):
+    """A mix of benchmarks that share no word: only its parts know what an action means."""
+
+    name: str = "mix"
+    vocabulary: frozenset[str] = frozenset()
+    progress_rules: ProgressRules = field(
+        default_factory=lambda: ProgressRules(take="(?P<object>)", release="(?P<object>)", visit="(?P<place>)")
+    )
+    single_object_types: Mapping[str, str] = field(default_factory=dict)
+    parts: tuple[Benchmark, ...] = ()
+
+    def part_of(self, task: Task) -> Benchmark:
+        return next(part for part in self.parts if part.name == task.benchmark)
+
 
 class ScriptedPolicy:
     """A PolicyClient that chooses the arms of a list, in turn; the last one again and again."""
@@ -62,6 +84,9 @@ class ScriptedPolicy:
         self.error: Exception | None = None
 
     async def open_table(self, table: str, settings: LearningSettings) -> None:
+        pass
+
+    async def import_table(self, request: TableImport) -> None:
         pass
 
     async def decide(self, request: DecideRequest) -> DecideReply:
@@ -146,9 +171,11 @@ class PathGraphBackend(ToyBackend):
         return Retrieval(items=tuple(MemoryItem(item_id=text, source="graph", score=1.0, text=text) for text in found))
 
 
-def learning_settings(rule: str = "scripted", *, gamma: float = 0.9) -> LearningSettings:
-    """Settings over the arms of Table 7."""
-    arms = actions.action_set("default")
+def learning_settings(
+    rule: str = "scripted", *, gamma: float = 0.9, action_set: str = "default", pooling: tuple[str, ...] = ()
+) -> LearningSettings:
+    """Settings over a set of arms, by default those of Table 7; a chain of keys starts at goal type and benchmark."""
+    arms = actions.action_set(action_set)
     return LearningSettings(
         rule=rule,
         action_ids=arms.action_ids,
@@ -156,6 +183,8 @@ def learning_settings(rule: str = "scripted", *, gamma: float = 0.9) -> Learning
         action_set=arms.name,
         fingerprint=actions.fingerprint(arms),
         gamma=gamma,
+        key_schema="benchmark+goal_type" if pooling else "paper/1",
+        pooling=pooling,
     )
 
 

@@ -22,6 +22,7 @@ from memcon.types import (
     StepKind,
     Task,
     TokenUsage,
+    Trial,
     Trigger,
 )
 from memcon_platform import config
@@ -59,6 +60,8 @@ class FakeCell:
     # Ordinals that end unevaluable.
     broken: tuple[int, ...] = ()
     table_scope: str = "cell"
+    # Every task was played under all arms (policy `every_arm`).
+    trials: bool = False
 
     @property
     def cell_id(self) -> str:
@@ -73,9 +76,7 @@ class FakeCell:
     def planned(self, place: int) -> Cell:
         """The cell as plan.json has it, at `place`."""
 
-        def entry(name: str) -> Entry:
-            return Entry(name=name, label=name)
-
+        entries: dict[str, Any] = {axis: Entry(name=name, label=name) for axis, name in self._names().items()}
         control, reward = ControlSettings(), RewardSettings()
         settings = {
             **{axis: {"name": name} for axis, name in self._names().items()},
@@ -87,7 +88,7 @@ class FakeCell:
         return Cell(
             cell_id=self.cell_id,
             place=place,
-            **{axis: entry(name) for axis, name in self._names().items()},
+            **entries,
             policy=Entry(name=self.policy, parameters=self.policy_parameters, label=self.policy_label),
             seed=self.seed,
             control=control,
@@ -208,6 +209,39 @@ def make_episode(cell: FakeCell, stream: int, ordinal: int, *, run: str = "demo"
         reward=None if broken else (1.0 if won else -0.5),
         memory_size=ordinal,
         started_at=1_700_000_000.0 + epoch,
+        trials=make_trials(place.child("trials", ordinal), cell.success) if cell.trials else (),
+    )
+
+
+def make_trials(place: SeedTree, success: tuple[float, float]) -> tuple[Trial, ...]:
+    """One trial an arm; later arms win more often, `insight_only` is never evaluated."""
+    return tuple(_trial(place, success, arm) for arm in ARMS)
+
+
+def _trial(place: SeedTree, success: tuple[float, float], arm: str) -> Trial:
+    if arm == "insight_only":
+        return Trial(
+            action_id=arm,
+            outcome_class=OutcomeClass.UNEVALUABLE,
+            score=0.0,
+            num_steps=0,
+            reward=None,
+            tokens_injected=90,
+            tokens_agent_prompt=0,
+        )
+    number = ARMS.index(arm)
+    low, high = success
+    won = place.child(arm).generator().random() < low + (high - low) * number / (len(ARMS) - 1)
+    brings_nothing = arm in {"consolidate", "forget", "noop"}
+    return Trial(
+        action_id=arm,
+        outcome_class=OutcomeClass.SUCCESS if won else OutcomeClass.TRUNCATED,
+        score=1.0 if won else 0.25,
+        num_steps=5 + number,
+        reward=1.0 if won else -0.5,
+        tokens_injected=0 if brings_nothing else 100 + number,
+        tokens_agent_prompt=1000 + number,
+        degraded="unsupported" if arm in {"consolidate", "forget"} else "",
     )
 
 

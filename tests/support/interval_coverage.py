@@ -30,15 +30,18 @@ TRUTH = 0.05
 class Setting:
     """A population of experiments; standard deviations are those of the effects."""
 
+    # Learned tables; each has one stream, or `streams_a_table` that share its effect.
     streams: int
     tasks: int
     stream_sd: float
+    streams_a_table: int = 1
     task_sd: float = 0.15
     # Share of pairs that differ by chance alone; 0.14 gives a residual standard deviation of about 0.4.
     discordant: float = 0.14
 
     def __str__(self) -> str:
-        return f"{self.streams} x {self.tasks}, stream sd {self.stream_sd:g}, task sd {self.task_sd:g}"
+        shared = f" of {self.streams_a_table}" if self.streams_a_table > 1 else ""
+        return f"{self.streams}{shared} x {self.tasks}, stream sd {self.stream_sd:g}, task sd {self.task_sd:g}"
 
 
 SETTINGS = (
@@ -49,6 +52,7 @@ SETTINGS = (
     Setting(streams=5, tasks=134, stream_sd=0.08),
     Setting(streams=3, tasks=134, stream_sd=0.03),
     Setting(streams=2, tasks=40, stream_sd=0.03),
+    Setting(streams=5, tasks=134, stream_sd=0.03, streams_a_table=8),
 )
 
 
@@ -58,6 +62,8 @@ class Experiment:
 
     # -1, 0 or 1, shape (streams, tasks)
     values: Matrix
+    # Table of each stream.
+    tables: tuple[int, ...]
     # For the streams of this table; TRUTH over all streams.
     these_seeds: float
 
@@ -77,21 +83,28 @@ def experiments(setting: Setting, count: int) -> Iterator[Experiment]:
         generator = SeedTree(("interval coverage", str(setting), number)).generator()
         by_stream = np.array([[generator.gauss(0, setting.stream_sd)] for _ in range(setting.streams)])
         by_task = [generator.gauss(0, setting.task_sd) for _ in range(setting.tasks)]
+        by_stream = np.repeat(by_stream, setting.streams_a_table, axis=0)
         chance = np.clip(TRUTH + by_stream + np.array(by_task), -1, 1)
         either = np.maximum(setting.discordant, np.abs(chance))
         drawn = np.array([generator.random() for _ in range(chance.size)]).reshape(chance.shape)
         values = (drawn < (either + chance) / 2) * 1.0 - (drawn > 1 - (either - chance) / 2) * 1.0
-        yield Experiment(values=values, these_seeds=TRUTH + float(by_stream.mean()))
+        tables = tuple(table for table in range(setting.streams) for _ in range(setting.streams_a_table))
+        yield Experiment(values=values, tables=tables, these_seeds=TRUTH + float(by_stream.mean()))
 
 
-def other_seeds_too(values: Matrix) -> tuple[float, float]:
-    """The report's interval for a population of seeds and tasks."""
-    return _ends(mean_interval(values))
+def other_seeds_too(table: Experiment) -> tuple[float, float]:
+    """The report's interval for a population of seeds and tasks, streams of a learned table taken as one."""
+    return _ends(mean_interval(table.values, tables=table.tables))
 
 
-def these_seeds(values: Matrix) -> tuple[float, float]:
+def by_stream(table: Experiment) -> tuple[float, float]:
+    """The same with every stream taken for a repetition."""
+    return _ends(mean_interval(table.values))
+
+
+def these_seeds(table: Experiment) -> tuple[float, float]:
     """The report's interval for the streams as they ran."""
-    return _ends(these_seeds_interval(values))
+    return _ends(these_seeds_interval(table.values))
 
 
 def pigeonhole(values: Matrix) -> tuple[float, float]:
@@ -116,20 +129,26 @@ def single_outcomes(values: Matrix) -> tuple[float, float]:
 
 def few_clusters(values: Matrix) -> tuple[float, float]:
     """Two-way cluster variance with t at (fewest clusters - 1) degrees of freedom."""
-    half = statistics._t(min(values.shape) - 1) * math.sqrt(statistics._variance(values)[0])
+    half = statistics.t_quantile(min(values.shape) - 1) * math.sqrt(statistics._variance(values, np.ones_like(values))[0])
     return float(values.mean() - half), float(values.mean() + half)
 
 
-Method = Callable[[Matrix], tuple[float, float]]
+Method = Callable[[Experiment], tuple[float, float]]
+
+
+def _of_values(method: Callable[[Matrix], tuple[float, float]]) -> Method:
+    return lambda table: method(table.values)
+
 
 METHODS: dict[str, Method] = {
     "these seeds": these_seeds,
     "other seeds too": other_seeds_too,
-    "tasks, unscaled": tasks_only,
-    "two-way, unscaled": pigeonhole,
-    "streams only": streams_only,
-    "single outcomes": single_outcomes,
-    "t of fewest - 1": few_clusters,
+    "streams repeat": by_stream,
+    "tasks, unscaled": _of_values(tasks_only),
+    "two-way, unscaled": _of_values(pigeonhole),
+    "streams only": _of_values(streams_only),
+    "single outcomes": _of_values(single_outcomes),
+    "t of fewest - 1": _of_values(few_clusters),
 }
 
 
@@ -137,7 +156,7 @@ def coverage(setting: Setting, count: int, methods: Mapping[str, Method] = METHO
     """What each of `methods` covers in `count` experiments."""
     tables = list(experiments(setting, count))
     truths = np.array([table.these_seeds for table in tables])
-    found = {name: np.array([method(table.values) for table in tables]) for name, method in methods.items()}
+    found = {name: np.array([method(table) for table in tables]) for name, method in methods.items()}
     return {
         name: Covered(
             these_seeds=float(((ends[:, 0] <= truths) & (truths <= ends[:, 1])).mean()),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import replace
@@ -15,12 +17,15 @@ from memcon.clock import SystemClock
 from memcon.control.controller import ControllerParts, ControlSettings, MemoryController, StreamPlace
 from memcon.learning.credit import RewardSettings
 from memcon.policy_types import LearningSettings
-from memcon.protocols import Benchmark
+from memcon.protocols import Benchmark, Clock
 from memcon.store import StreamStore
+from memcon.stream_file import OWN_TABLES
 from memcon.testing.policy import FakePolicyClient
 from memcon.types import Episode
 from memcon_workers.episode import Player
-from memcon_workers.spec import PluginSpec, StreamResult, StreamSpec, TaskEnded
+from memcon_workers.gate import Gate
+from memcon_workers.preload import PracticeBook
+from memcon_workers.spec import PluginSpec, StreamReady, StreamResult, StreamSpec, TaskEnded
 from memcon_workers.stream import StreamLoop, StreamParts, stream_tasks
 
 
@@ -88,8 +93,8 @@ class MemorySink:
         self.blocks[cell, stream, block] = list(episodes)
 
 
-def learning(policy: str = "ucb") -> LearningSettings:
-    settings: LearningSettings = registry.configure("policy", policy, {}).learning_settings()
+def learning(policy: str = "ucb", **parameters: Any) -> LearningSettings:
+    settings: LearningSettings = registry.configure("policy", policy, parameters).learning_settings()
     return settings
 
 
@@ -139,59 +144,91 @@ class StreamRig:
         self.spec = spec
         self.policy = FakePolicyClient()
         self.sink = MemorySink()
-        self.ended: list[TaskEnded] = []
+        self.told: list[TaskEnded | StreamReady] = []
         self.stop = asyncio.Event()
+        self.benchmark = household()
+        self.clock: Clock = SystemClock()
+        # Called with what the stream tells, and the gate of this life.
+        self.on_told: Callable[[TaskEnded | StreamReady, Gate], None] = _grant_at_once
         self.wrap_framework: Callable[[Any], Any] = lambda framework: framework
         self.wrap_backend: Callable[[Any], Any] = lambda backend: backend
 
     async def run(self, *, fuse: Fuse | None = None, worker_died: bool = False) -> StreamResult:
         """One life of the process: ends with the stream, or with a `PowerCut`."""
-        spec, clock = self.spec, SystemClock()
-        benchmark = household()
+        spec, clock, benchmark = self.spec, self.clock, self.benchmark
+        gate = Gate(self.stop)
         store = StreamStore(Path(spec.store_path), identity=f"{spec.cell}/{spec.stream}")
         policy, sink = _Passing(self.policy), _Passing(self.sink)
         if fuse is not None:
-            fuse.around(store, "raise_epoch", "begin", "end", "delivered")
+            fuse.around(store, "raise_epoch", "seeded", "copy_memory", "begin", "end", "delivered")
             fuse.around(policy, "open_table", "decide", "outcomes", "cancel_episode")
             fuse.around(sink, "write_block")
+            fuse.around(gate, "passed")
 
         def make_controller() -> MemoryController:
             backend = build("memory", spec.memory, store=store, embedder=build("embedder", spec.embedder))
+            if fuse is not None:
+                # Inside a commit, and inside a task between its commits.
+                fuse.around(backend, "record", "maintain")
             return MemoryController(
                 ControllerParts(
                     benchmark=benchmark,
                     backend=self.wrap_backend(backend),
                     store=store,
-                    policy=policy,
+                    policy=policy if spec.learning is not None else None,
                     learning=spec.learning,
                     table=spec.table,
                     control=spec.control,
                     reward=spec.reward,
                     clock=clock,
                     place=StreamPlace(cell=spec.cell, stream=spec.stream),
+                    setup=spec.setup,
+                    memory_frozen=spec.memory_frozen,
                 )
             )
 
+        def tell(report: TaskEnded | StreamReady) -> None:
+            self.told.append(report)
+            self.on_told(report, gate)
+
         try:
+            framework = _Passing(self.wrap_framework(build("framework", spec.framework, clock=clock)))
+            if fuse is not None and (spec.trial_set or spec.preload):
+                # Plays that no other call of the protocol stands between.
+                fuse.around(framework, "run")
+            player = Player(
+                framework=framework,
+                environment=benchmark.environment(),
+                model=build("backbone", spec.backbone),
+                clock=clock,
+                time_limit_s=spec.task_time_limit_s,
+            )
             parts = StreamParts(
                 tasks=stream_tasks(spec, benchmark.tasks()),
                 store=store,
-                player=Player(
-                    framework=self.wrap_framework(build("framework", spec.framework, clock=clock)),
-                    environment=benchmark.environment(),
-                    model=build("backbone", spec.backbone),
-                    clock=clock,
-                    time_limit_s=spec.task_time_limit_s,
-                ),
+                player=player,
                 make_controller=make_controller,
-                policy=policy,
+                policy=policy if spec.learning is not None else None,
                 sink=sink,
                 clock=clock,
                 writer=SameThread(),
+                # A book of its own: this is another process.
+                practise=functools.partial(PracticeBook().attempts, spec, benchmark, player) if spec.preload else None,
+                gate=gate if spec.gated else None,
             )
-            return await StreamLoop(spec, parts, stop=self.stop, on_task=self.ended.append).run(worker_died=worker_died)
+            return await StreamLoop(spec, parts, stop=self.stop, tell=tell).run(worker_died=worker_died)
         finally:
             store.close()
+
+    @property
+    def ready(self) -> list[int]:
+        """How many tasks had ended each time that the stream told it was ready."""
+        return [report.num_ended for report in self.told if isinstance(report, StreamReady)]
+
+    @property
+    def ended(self) -> list[TaskEnded]:
+        """The ended tasks that the stream told."""
+        return [report for report in self.told if isinstance(report, TaskEnded)]
 
     def episodes(self) -> list[Episode]:
         """What the stream's file holds."""
@@ -201,6 +238,16 @@ class StreamRig:
         finally:
             store.close()
 
+    def memory(self) -> dict[str, list[Any]]:
+        """Every row of every table that the memory keeps in the stream's file."""
+        with contextlib.closing(sqlite3.connect(self.spec.store_path)) as file:
+            names = [row[0] for row in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            return {
+                name: file.execute(f"SELECT * FROM {name}").fetchall()
+                for name in sorted(names)
+                if name not in OWN_TABLES
+            }
+
     def exported(self) -> list[Episode]:
         """What the sink holds, in order."""
         return [episode for _, block in sorted(self.sink.blocks.items()) for episode in block]
@@ -209,6 +256,11 @@ class StreamRig:
         """The policy's tables, with floats as their bits."""
         dump = self.policy.shards[0].dump(self.spec.table)
         return dump["numbers"], dump["open"]
+
+
+def _grant_at_once(report: TaskEnded | StreamReady, gate: Gate) -> None:
+    if isinstance(report, StreamReady):
+        gate.grant()
 
 
 class _Passing:

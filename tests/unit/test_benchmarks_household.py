@@ -10,9 +10,10 @@ import pytest
 
 from memcon.errors import ConfigError
 from memcon.protocols import Environment
+from memcon.seeds import SeedTree
 from memcon.testing.environment import play
 from memcon.types import Provenance, Task
-from memcon_workers.benchmarks.household import PLUGIN, HouseholdBenchmark, HouseholdConfig
+from memcon_workers.benchmarks.household import PLUGIN, HouseholdBenchmark, HouseholdConfig, _draw_task
 from memcon_workers.benchmarks.household.goals import GOAL_TYPES, goal_type
 from memcon_workers.benchmarks.household.things import ITEMS, LAMP, LAMP_STANDS, kind_of
 
@@ -151,6 +152,33 @@ def test_a_longer_list_starts_with_the_shorter_one(household: HouseholdBenchmark
 def test_another_task_seed_gives_other_rooms(household: HouseholdBenchmark) -> None:
     other = HouseholdBenchmark(HouseholdConfig(task_seed=1)).tasks()
     assert not {task.task_id for task in other} & {task.task_id for task in household.tasks()}
+
+
+def test_practice_rooms_are_other_rooms_of_every_type(household: HouseholdBenchmark) -> None:
+    practice = household.practice_tasks(4)
+    assert Counter(task.goal_type for task in practice) == dict.fromkeys(GOAL_TYPES, 4)
+    assert [task.goal_type for task in practice[:7]] == [*GOAL_TYPES, GOAL_TYPES[0]]
+    assert not {task.task_id for task in practice} & {task.task_id for task in household.tasks()}
+    assert list(household.practice_tasks(2)) == list(practice[:12])
+    assert household.part_of(practice[0]) is household
+
+
+def test_a_practice_room_that_is_known_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The drawing of the rooms of the list: without another draw, practice would be the list again.
+    places: list[tuple[str | int, ...]] = []
+    draw = _draw_task
+
+    def noted(kind: str, place: SeedTree, config: HouseholdConfig) -> Task:
+        places.append(place.path)
+        again = "practice" in place.path and place.path[-1] == 0
+        return draw(kind, SeedTree(("same", kind)) if again else place, config)
+
+    monkeypatch.setattr("memcon_workers.benchmarks.household._draw_task", noted)
+    small = HouseholdBenchmark(HouseholdConfig(num_tasks=6))
+    assert len({task.task_id for task in small.practice_tasks(3)}) == 18
+    assert Counter(path[-1] for path in places if "practice" in path) == {0: 18, 1: 12}
+    monkeypatch.setattr("memcon_workers.benchmarks.household.MAX_REDRAWS", 1)
+    assert len(small.practice_tasks(3)) == 6
 
 
 @pytest.mark.parametrize("parameters", [{"num_tasks": 0}, {"max_receptacles": 2}, {"task_seed": -1}])

@@ -134,6 +134,23 @@ def test_asking_for_more_problems_than_there_are_says_so(monkeypatch: pytest.Mon
         PddlBenchmark(PddlConfig(domains=("tyreworld",), num_tasks=1000)).tasks()
 
 
+def test_practice_problems_are_other_ones_over_the_same_sizes() -> None:
+    benchmark = PddlBenchmark(PddlConfig())
+    practice = benchmark.practice_tasks(6)
+    assert [task.goal_type for task in practice] == DOMAINS * 6
+    assert not {task.task_id for task in practice} & {task.task_id for task in benchmark.tasks()}
+    assert list(benchmark.practice_tasks(2)) == list(practice[:8])
+    assert sorted({len(task.payload["objects"]) for task in practice if task.goal_type == "blocksworld"}) == [4, 5, 6]
+    assert benchmark.part_of(practice[0]) is benchmark
+
+
+def test_a_domain_that_has_no_more_problems_gives_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memcon_workers.benchmarks.pddl.MAX_REDRAWS", 1)
+    practice = PddlBenchmark(PddlConfig(domains=("gripper",), num_tasks=5)).practice_tasks(40)
+    assert 0 < len(practice) < 40
+    assert len({task.task_id for task in practice}) == len(practice)
+
+
 # --- wording ---------------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from memcon_platform.config import RunPlan, load, plan_summary
+from memcon.control.settings import PreloadSettings
+from memcon_platform.config import RunPlan, load, plan_summary, read_plan, write_plan
+from memcon_platform.config.plan import MemoryStart, StartFrom, TableStart
 from support.config_plugins import GRID, toy_plugins
 
 
@@ -193,3 +195,45 @@ def test_summary_of_every_step_counts_full_length(tmp_path: Path, split: str, de
     document = {"axes": GRID, "control": {"decision_points": "every_step"}, "streams": 2, "split": split}
 
     assert plan_summary(plan_of(tmp_path, document)).cells[0].decisions == decisions
+
+
+def test_a_memory_entry_carries_what_it_holds_at_the_start(tmp_path: Path) -> None:
+    document = {"axes": {**GRID, "memory": ["notes", {"name": "notes", "preload": {"per_type": 3}}], "seed": [0]}}
+
+    bare, filled = plan_of(tmp_path, {**document, "exclude": [{"policy": "fixed"}]}).cells
+
+    assert bare.preload is None
+    assert filled.preload is not None
+    assert (filled.preload.source, filled.preload.per_type) == ("reference_plans", 3)
+    assert filled.memory.label == "notes preload.per_type=3"
+    assert bare.cell_id != filled.cell_id
+    assert filled.settings["memory"]["preload"] == {"source": "reference_plans", "per_type": 3, "frozen": False}
+
+
+def test_an_empty_preload_is_one_with_the_defaults(tmp_path: Path) -> None:
+    document = {"axes": {**GRID, "memory": [{"name": "notes", "preload": {}}]}}
+
+    assert plan_of(tmp_path, document).cells[0].preload == PreloadSettings()
+
+
+def test_shared_tables_their_bound_and_their_start_reach_the_cells(tmp_path: Path) -> None:
+    start = {"policy": {"run": "runs/before", "cap": None}, "memory": {"run": "runs/before", "frozen": True}}
+    extra = {"policy": "ucb", "seed": [2, 3], "table_scope": "both", "max_open_episodes": 1, "start_from": start}
+
+    *_, one, other = plan_of(tmp_path, {"axes": GRID, "include": [extra]}).cells
+
+    assert (one.table_scope, one.max_open_episodes) == (other.table_scope, other.max_open_episodes) == ("both", 1)
+    assert one.start_from == StartFrom(
+        policy=TableStart(run="runs/before", cap=None), memory=MemoryStart(run="runs/before", frozen=True)
+    )
+
+
+def test_the_plan_file_keeps_what_a_cell_starts_from(tmp_path: Path) -> None:
+    start = {"policy": {"run": "runs/before", "frozen": True}}
+    memory = [{"name": "notes", "preload": {"source": "attempts"}}]
+    axes = {**GRID, "policy": ["ucb"], "memory": memory}
+    plan = plan_of(tmp_path, {"axes": axes, "start_from": start, "max_open_episodes": 2, "root": str(tmp_path)})
+
+    write_plan(plan.run_dir, plan, wall_time_s=0.0)
+
+    assert read_plan(plan.run_dir).cells == plan.cells

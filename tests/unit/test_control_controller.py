@@ -16,7 +16,7 @@ from memcon.protocols import Retrieval
 from memcon.store import StreamStore
 from memcon.testing.memory import SpyBackend, commit
 from memcon.types import MemoryContext, Trigger
-from support.control import HookedBackend, PathGraphBackend, ScriptedPolicy, steps_of
+from support.control import HookedBackend, PathGraphBackend, ScriptedPolicy, learning_settings, steps_of
 from support.controller import (
     ATTEMPT,
     GO,
@@ -40,7 +40,7 @@ async def test_a_whole_task_runs_over_any_backend(any_backend: SpyBackend, store
     store.begin(0, 0)
     await play(memory, *GO[:10])
     end_begun(store, memory, SUCCESS)
-    assert [d.action_id for d in memory.finish(SUCCESS).decisions][:9] == list(controller.arms)
+    assert [d.action_id for d in memory.finish(SUCCESS).decisions][:9] == list(learning_settings().action_ids)
     assert len(any_backend.named("record")) == 1
 
 

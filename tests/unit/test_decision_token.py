@@ -65,7 +65,16 @@ def _unsigned(fields: object) -> str:
         "[" * 5000,
         _unsigned(None),
         _unsigned([1, 2]),
-        _unsigned([2, "t", ["k"], "a", 0, "d", "e"]),
+        _unsigned([3, "t", ["k"], "a", 0, "d", "e"]),
+        _unsigned([2, "t", [], "a", 0, "d", "e"]),
+        _unsigned([2, "t", [["c", 0]], "a", 0, "d", "e"]),
+        _unsigned([2, "t", ["k|x", []], "a", 0, "d", "e"]),
+        _unsigned([2, "t", ["k|x", ["c", 2]], "a", 0, "d", "e"]),
+        _unsigned([2, "t", ["k|x", ["c", -1]], "a", 0, "d", "e"]),
+        _unsigned([2, "t", ["k|x", ["c", True]], "a", 0, "d", "e"]),
+        _unsigned([2, "t", ["k|x", ["c", "x"]], "a", 0, "d", "e"]),
+        _unsigned([2, "t", ["k|x", [1, 1]], "a", 0, "d", "e"]),
+        _unsigned([2, "t", ["k|x", 1], "a", 0, "d", "e"]),
         _unsigned([1, "t", [], "a", 0, "d", "e"]),
         _unsigned([1, "t", "k", "a", 0, "d", "e"]),
         _unsigned([1, "t", [1], "a", 0, "d", "e"]),
@@ -82,3 +91,21 @@ def test_text_that_is_no_token_is_refused(token: str) -> None:
 def test_short_secret_is_refused() -> None:
     with pytest.raises(ConfigError, match="15 bytes, expected at least 16"):
         check_secret(SECRET[:-1])
+
+
+def test_coarser_keys_add_little_to_a_token() -> None:
+    goal = "goal_type=" + "%C3%A9" * 100
+    fine, middle, coarse = f"f/1|benchmark=b|setup=s|{goal}", f"m/1|benchmark=b|{goal}", "c/1|benchmark=b"
+    alone = dataclasses.replace(CLAIMS, keys=(fine,))
+    chain = dataclasses.replace(CLAIMS, keys=(fine, middle, coarse))
+
+    added = len(sign(SECRET, chain)) - len(sign(SECRET, alone))
+
+    assert verify(SECRET, sign(SECRET, chain)) == chain
+    assert added < 40 < len(goal)
+
+
+def test_keys_that_do_not_nest_are_given_back_too() -> None:
+    apart = dataclasses.replace(CLAIMS, keys=("f|a=1", "c|b=2", "", "|"))
+
+    assert verify(SECRET, sign(SECRET, apart)) == apart

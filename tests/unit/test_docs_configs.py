@@ -15,13 +15,14 @@ import pytest
 from omegaconf import OmegaConf
 
 from memcon import codec, registry
-from memcon.control.settings import ControlSettings
+from memcon.control.settings import ControlSettings, PreloadSettings
 from memcon.learning.credit import RewardSettings
 from memcon_platform.config import RunSettings, load, loading
 from memcon_platform.config.grid import Shape
+from memcon_platform.config.plan import MemoryStart, TableStart
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "configs.md"
-SECTIONS: dict[str, type[Any]] = {"control": ControlSettings, "reward": RewardSettings}
+SECTIONS: dict[str, type[Any]] = {"control": ControlSettings, "reward": RewardSettings, "preload": PreloadSettings}
 # A default that no text in the code stands for.
 COMPUTED = {"workers": "number of cores", "run": "the file's name"}
 NEEDED = "needed"
@@ -85,6 +86,12 @@ def test_every_plug_in_is_told_with_its_keys_and_defaults(kind: str, name: str) 
 @pytest.mark.parametrize("name", sorted(SECTIONS))
 def test_every_section_is_told_with_its_keys_and_defaults(name: str) -> None:
     assert told(name) == expected(SECTIONS[name])
+
+
+def test_every_key_of_a_start_is_told_with_its_default() -> None:
+    policy, memory = defaults(TableStart, "policy."), defaults(MemoryStart, "memory.")
+
+    assert told("start_from") == {key: _text(default) for key, default in (*policy, *memory)}
 
 
 def test_every_key_of_a_file_is_told_with_its_default() -> None:

@@ -27,6 +27,10 @@ MAX_PUBLIC_NAMES = 15
 # What `from package import *` gives: a change here is a change for whoever builds on us. Packages that are not listed
 # export nothing; their modules are imported by name.
 PUBLIC: dict[str, set[str]] = {
+    "memcon.learning.exploration": {
+        "FIXED", "NONE", "UCB", "UNIFORM", "Choice", "FixedConfig", "NoneConfig", "Rule", "UcbConfig", "UniformConfig",
+        "build_rule",
+    },
     "memcon_platform.cli": {"main"},
     "memcon_platform.config": {
         "Cell", "CellSummary", "Entry", "PlanSummary", "RunPlan", "RunRecord", "RunSettings", "has_plan", "load",

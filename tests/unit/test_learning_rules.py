@@ -1,4 +1,4 @@
-"""The rules `ucb`, `fixed`, `uniform` and `none`, and rules from elsewhere (MC-13, MC-26 to MC-28, MC-30)."""
+"""Rules: `ucb`, `fixed`, `uniform`, `none`, `every_arm`, the floor, and others' (MC-13, MC-26 to MC-28, MC-30)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ import pytest
 
 from memcon import registry
 from memcon.errors import ConfigError, UnknownNameError
-from memcon.learning import exploration
-from memcon.learning.exploration import (
-    Choice,
-    FixedConfig,
-    NoneConfig,
-    Rule,
-    UcbConfig,
-    UniformConfig,
-    build_rule,
-    draw_index,
-)
+from memcon.ids import draw64
+from memcon.learning.exploration import Choice, FixedConfig, NoneConfig, Rule, UcbConfig, UniformConfig, build_rule
+from memcon.learning.exploration.draws import draw_index, normal, unit
+from memcon.learning.exploration.learned import PROFILES
+from memcon.learning.exploration.paper import ucb_bonus
+from memcon.learning.exploration.static import EveryArmConfig
 from memcon.learning.q_table import KeyView
 from memcon.policy_types import LearningSettings
 
@@ -28,8 +23,8 @@ UCB = UcbConfig().learning_settings()
 ARMS = UCB.action_ids
 
 
-def _view(*, q: tuple[float, ...] = UCB.priors, taken: tuple[int, ...] = (0,) * 9) -> KeyView:
-    return KeyView(action_ids=ARMS, priors=UCB.priors, q=q, taken=taken, credited=taken)
+def _views(*, q: tuple[float, ...] = UCB.priors, taken: tuple[int, ...] = (0,) * 9) -> tuple[KeyView, ...]:
+    return (KeyView(action_ids=ARMS, priors=UCB.priors, q=q, taken=taken, credited=taken),)
 
 
 def _ucb() -> Rule:
@@ -40,22 +35,22 @@ def test_ucb_scores_as_computed_by_hand() -> None:
     taken = (4, 1, 2, 1, 1, 1, 1, 1, 1)
     q = (0.9, 0.2, 0.5, 0.3, 0.1, 0.0, -0.1, 0.5, -0.2)
 
-    choice = _ucb().choose(_view(q=q, taken=taken), allowed=ARMS, draw=0)
+    choice = _ucb().choose(_views(q=q, taken=taken), allowed=ARMS, draw=0)
 
     # ln 13 = 2.564949; bonuses 1.4 sqrt(ln 13 / n): n=1 2.242164, n=2 1.585450, n=4 1.121082.
-    assert choice.scores == pytest.approx(
+    assert choice.columns["score"] == pytest.approx(
         (2.021082, 2.442164, 2.085450, 2.542164, 2.342164, 2.242164, 2.142164, 2.742164, 2.042164), abs=1e-6
     )
-    assert (choice.action_id, choice.propensity, choice.tie_set) == ("insight_only", 1.0, ("insight_only",))
+    assert (choice.action_id, choice.tie_set) == ("insight_only", ("insight_only",))
     assert not choice.forced
 
 
 def test_ucb_gives_unvisited_arms_an_infinite_bonus_in_order_of_priors() -> None:
     taken, order = [0] * 9, []
     for _ in range(9):
-        choice = _ucb().choose(_view(taken=tuple(taken)), allowed=ARMS, draw=12345)
+        choice = _ucb().choose(_views(taken=tuple(taken)), allowed=ARMS, draw=12345)
         assert choice.forced
-        assert choice.bonuses[ARMS.index(choice.action_id)] == math.inf
+        assert choice.columns["bonus"][ARMS.index(choice.action_id)] == math.inf
         order.append(ARMS.index(choice.action_id))
         taken[order[-1]] += 1
 
@@ -66,67 +61,63 @@ def test_ucb_orders_first_visits_by_prior_even_when_values_moved() -> None:
     # A cancelled decision may leave a moved q beside a count of 0 under pooled rules: the prior still orders.
     q = (*UCB.priors[:8], 9.0)
 
-    assert _ucb().choose(_view(q=q), allowed=ARMS, draw=0).action_id == "retrieve_shallow"
+    assert _ucb().choose(_views(q=q), allowed=ARMS, draw=0).action_id == "retrieve_shallow"
 
 
 def test_ucb_draws_between_exact_ties_with_equal_probability() -> None:
-    view = _view(q=(0.5, 0.5, 0.5, *(-5.0,) * 6), taken=(3,) * 9)
+    views = _views(q=(0.5, 0.5, 0.5, *(-5.0,) * 6), taken=(3,) * 9)
 
-    drawn = [_ucb().choose(view, allowed=ARMS, draw=draw).action_id for draw in range(3)]
+    drawn = [_ucb().choose(views, allowed=ARMS, draw=draw).action_id for draw in range(3)]
 
     assert sorted(drawn) == sorted(ARMS[:3])
-    choice = _ucb().choose(view, allowed=ARMS, draw=7)
+    choice = _ucb().choose(views, allowed=ARMS, draw=7)
     assert choice.tie_set == ARMS[:3]
-    assert choice.propensity == 1 / 3
-    assert choice.probabilities == (1 / 3,) * 3 + (0.0,) * 6
+    assert _ucb().probabilities(views, allowed=ARMS) == (1 / 3,) * 3 + (0.0,) * 6
 
 
 def test_ucb_counts_masked_arms_in_n_but_never_chooses_them() -> None:
     taken = (100, 1, 1, 1, 1, 1, 1, 1, 1)
-    view = _view(q=(9.0, 0.0, 0.1, *(0.0,) * 6), taken=taken)
+    views = _views(q=(9.0, 0.0, 0.1, *(0.0,) * 6), taken=taken)
 
-    choice = _ucb().choose(view, allowed=("retrieve_medium", "retrieve_deep"), draw=0)
+    choice = _ucb().choose(views, allowed=("retrieve_medium", "retrieve_deep"), draw=0)
 
     assert choice.action_id == "retrieve_deep"
-    assert choice.bonuses[1] == 1.4 * math.sqrt(math.log(108) / 1)
+    assert choice.columns["bonus"][1] == 1.4 * math.sqrt(math.log(108) / 1)
 
 
 def test_ucb_visits_allowed_unvisited_arms_only() -> None:
-    view = _view(taken=(0, 1, 1, 0, 1, 1, 1, 1, 0))
+    views = _views(taken=(0, 1, 1, 0, 1, 1, 1, 1, 0))
 
-    assert _ucb().choose(view, allowed=("plan_inject", "noop"), draw=0).action_id == "plan_inject"
-    assert not _ucb().choose(view, allowed=("retrieve_medium",), draw=0).forced
+    assert _ucb().choose(views, allowed=("plan_inject", "noop"), draw=0).action_id == "plan_inject"
+    assert not _ucb().choose(views, allowed=("retrieve_medium",), draw=0).forced
 
 
 def test_fixed_takes_its_arm_with_certainty() -> None:
     rule = build_rule(FixedConfig(action_id="retrieve_deep").learning_settings())
 
-    choice = rule.choose(_view(), allowed=ARMS, draw=5)
+    choice = rule.choose(_views(), allowed=ARMS, draw=5)
 
-    assert (choice.action_id, choice.propensity, choice.tie_set, choice.forced) == (
-        "retrieve_deep",
-        1.0,
-        ("retrieve_deep",),
-        False,
-    )
+    assert (choice.action_id, choice.tie_set, choice.forced) == ("retrieve_deep", ("retrieve_deep",), False)
+    assert rule.probabilities(_views(), allowed=ARMS) == (0.0, 0.0, 1.0, *(0.0,) * 6)
 
 
 def test_fixed_refuses_when_its_arm_is_masked() -> None:
     rule = build_rule(FixedConfig(action_id="retrieve_deep").learning_settings())
 
     with pytest.raises(ConfigError, match=r"'retrieve_deep' is masked.*noop"):
-        rule.choose(_view(), allowed=("noop",), draw=0)
+        rule.choose(_views(), allowed=("noop",), draw=0)
 
 
 def test_uniform_gives_every_allowed_arm_its_share() -> None:
     rule = build_rule(UniformConfig().learning_settings())
     allowed = ("retrieve_shallow", "forget", "noop")
 
-    drawn = [rule.choose(_view(), allowed=allowed, draw=draw) for draw in range(9)]
+    drawn = [rule.choose(_views(), allowed=allowed, draw=draw) for draw in range(9)]
 
     assert [choice.action_id for choice in drawn] == list(allowed) * 3
-    assert {choice.propensity for choice in drawn} == {1 / 3}
     assert drawn[0].tie_set == allowed
+    shares = rule.probabilities(_views(), allowed=allowed)
+    assert shares == tuple(1 / 3 if arm in allowed else 0.0 for arm in ARMS)
 
 
 def test_draws_beyond_the_last_whole_run_are_hashed_again() -> None:
@@ -150,11 +141,92 @@ def test_settings_carry_what_the_config_says() -> None:
     assert settings.fingerprint == UCB.fingerprint
 
 
-def test_none_has_no_table() -> None:
-    assert registry.configure("policy", "none", {}) == NoneConfig()
-    NoneConfig().learning_settings()
-    with pytest.raises(ConfigError, match="none"):
-        build_rule(dataclasses.replace(UCB, rule="none"))
+@pytest.mark.parametrize(("name", "config"), [("none", NoneConfig()), ("every_arm", EveryArmConfig())])
+def test_a_policy_without_a_table_has_no_rule(name: str, config: object) -> None:
+    configured = registry.configure("policy", name, {})
+
+    assert configured == config
+    assert configured.learning_settings() is None
+    with pytest.raises(ConfigError, match=f"'{name}' has no table"):
+        build_rule(dataclasses.replace(UCB, rule=name))
+
+
+def test_every_arm_says_which_arms_are_played() -> None:
+    assert EveryArmConfig(action_set="compact").trial_set == "compact"
+    with pytest.raises(UnknownNameError, match="did you mean 'compact'"):
+        EveryArmConfig(action_set="compat")
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_a_profile_gives_what_the_config_leaves_out(profile: str) -> None:
+    of_table_6 = {
+        "gpt-4.1-mini": (0.15, 0.9, 1.4),
+        "claude-sonnet-4": (0.12, 0.92, 1.2),
+        "deepseek-v3.2": (0.18, 0.88, 1.6),
+    }
+
+    settings = UcbConfig(profile=profile).learning_settings()
+
+    assert (settings.alpha, settings.gamma, settings.rule_parameters["c"]) == of_table_6[profile]
+
+
+def test_a_given_value_wins_over_the_profile() -> None:
+    settings = UcbConfig(profile="claude-sonnet-4", alpha=0.15, c=0.0).learning_settings()
+
+    assert (settings.alpha, settings.gamma, settings.rule_parameters["c"]) == (0.15, 0.92, 0.0)
+
+
+def test_both_ways_to_write_the_value_of_a_profile_are_one_config() -> None:
+    # A cell's id is made of what differs from the defaults: cells that spelled the default out keep their ids.
+    assert UcbConfig(alpha=0.15, gamma=0.9, c=1.4) == UcbConfig()
+    assert UcbConfig(alpha=0.12, profile="claude-sonnet-4") == UcbConfig(profile="claude-sonnet-4")
+    assert UcbConfig(alpha=0.12) != UcbConfig()
+
+
+def test_uniform_and_fixed_ignore_the_coarser_keys_of_a_chain() -> None:
+    views = (*_views(), *_views(taken=(5,) * 9))
+
+    for config in (UniformConfig(state_key="goal_plan", pooling=("goal_type",)), FixedConfig(action_id="noop")):
+        rule = build_rule(config.learning_settings())
+        assert rule.choose(views, allowed=ARMS, draw=8) == rule.choose(views[:1], allowed=ARMS, draw=8)
+
+
+def test_the_floor_mixes_every_rule_with_uniform_draws() -> None:
+    rule = build_rule(FixedConfig(action_id="noop", exploration_floor=0.3).learning_settings())
+    allowed = ("retrieve_shallow", "forget", "noop")
+
+    choices = [rule.choose(_views(), allowed=allowed, draw=draw64("place", n)) for n in range(3000)]
+
+    shares = rule.probabilities(_views(), allowed=allowed)
+    assert shares == pytest.approx((0.1, 0, 0, 0, 0, 0, 0.1, 0, 0.8))
+    counts = [sum(choice.action_id == arm for choice in choices) for arm in allowed]
+    # Four standard errors of a share of 3,000.
+    for count, share in zip(counts, (0.1, 0.1, 0.8), strict=True):
+        assert abs(count / 3000 - share) < 4 * math.sqrt(share * (1 - share) / 3000)
+    assert {choice.tie_set for choice in choices} == {allowed, ("noop",)}
+
+
+def test_a_decision_of_the_floor_is_not_forced_and_keeps_the_columns_of_the_rule() -> None:
+    floored = build_rule(UcbConfig(exploration_floor=1.0).learning_settings())
+
+    choice = floored.choose(_views(), allowed=ARMS, draw=3)
+
+    assert (choice.forced, choice.tie_set) == (False, ARMS)
+    assert choice.columns == _ucb().choose(_views(), allowed=ARMS, draw=3).columns
+
+
+def test_the_floor_does_not_hide_that_an_arm_is_masked() -> None:
+    rule = build_rule(FixedConfig(action_id="noop", exploration_floor=1.0).learning_settings())
+
+    with pytest.raises(ConfigError, match="'noop' is masked"):
+        rule.choose(_views(), allowed=("forget",), draw=0)
+
+
+def test_the_ends_of_the_draws_are_numbers_between_0_and_1() -> None:
+    assert unit(0) == 2**-53
+    assert unit(2**64 - 1) == 1 - 2**-53
+    assert normal(2**64 - 1) == -normal(0) == pytest.approx(8.2095, abs=1e-4)
+    assert normal(2**63) == pytest.approx(0.0, abs=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +240,11 @@ def test_none_has_no_table() -> None:
         ({"action_set": "dflt"}, "action_set"),
         ({"state_key": "papper"}, "did you mean 'paper'"),
         ({"epsilon": 0.1}, "unknown key 'epsilon'"),
+        ({"profile": "sonnet"}, "allowed: claude-sonnet-4, deepseek-v3.2, gpt-4.1-mini"),
+        ({"exploration_floor": 1.5}, "exploration_floor"),
+        ({"estimator": "capped_mean"}, "count_cap"),
+        ({"pooling": ["step"]}, "step_phase"),
+        ({"state_key": "goal_plan", "pooling": ["goal_type"]}, "take 'bayes_ucb'"),
     ],
 )
 def test_wrong_parameters_are_refused_by_name(parameters: dict[str, object], message: str) -> None:
@@ -190,16 +267,24 @@ def test_fixed_refuses_an_arm_that_does_not_exist() -> None:
         ("ucb", {"c": "much"}),
         ("uniform", {"c": 1.4}),
         ("fixed", {"action_id": "x"}),
+        ("greedy", {"prior_strength": 0.0}),
+        ("epsilon_greedy", {"prior_strength": 0.0, "pool_strength": 8.0, "epsilon": 2.0}),
+        ("thompson", {"prior_strength": 0.0, "pool_strength": 8.0, "sigma": 0.5}),
+        ("pooled", {"prior_strength": 2.0, "pool_strength": 8.0, "sigma": 0.0}),
+        ("bayes_ucb", {"prior_strength": 2.0, "pool_strength": 8.0, "c": -1.0}),
     ],
 )
 def test_rule_refuses_settings_that_are_not_its_own(rule: str, parameters: dict[str, float | str]) -> None:
     with pytest.raises(ConfigError):
-        build_rule(dataclasses.replace(UCB, rule=rule, rule_parameters=parameters))
+        build_rule(dataclasses.replace(UCB, rule=rule, estimator="mean", rule_parameters=parameters))
 
 
 class _LastArm:
-    def choose(self, view: KeyView, *, allowed: tuple[str, ...], draw: int) -> Choice:
-        return Choice(action_id=allowed[-1], propensity=1.0, tie_set=(allowed[-1],), forced=False, probabilities=())
+    def choose(self, views: tuple[KeyView, ...], *, allowed: tuple[str, ...], draw: int) -> Choice:
+        return Choice(action_id=allowed[-1], tie_set=(allowed[-1],), forced=False)
+
+    def probabilities(self, views: tuple[KeyView, ...], *, allowed: tuple[str, ...]) -> tuple[float, ...]:
+        return tuple(float(arm == allowed[-1]) for arm in views[0].action_ids)
 
 
 def _build_last_arm(settings: LearningSettings) -> Rule:
@@ -215,12 +300,12 @@ def test_rule_of_another_package_is_found_by_its_name(monkeypatch: pytest.Monkey
 
     rule = build_rule(dataclasses.replace(UCB, rule="last_arm"))
 
-    assert rule.choose(_view(), allowed=ARMS, draw=0).action_id == "noop"
+    assert rule.choose(_views(), allowed=ARMS, draw=0).action_id == "noop"
     with pytest.raises(UnknownNameError, match="last_arm"):
         build_rule(UCB)
 
 
 def test_score_function_is_the_printed_formula() -> None:
-    assert exploration.ucb_bonus(1.4, math.log(10), 4) == 1.4 * math.sqrt(math.log(10) / 4)
-    assert exploration.ucb_bonus(1.4, 0.0, 1) == 0.0
-    assert exploration.ucb_bonus(1.4, math.log(5), 0) == math.inf
+    assert ucb_bonus(1.4, math.log(10), 4) == 1.4 * math.sqrt(math.log(10) / 4)
+    assert ucb_bonus(1.4, 0.0, 1) == 0.0
+    assert ucb_bonus(1.4, math.log(5), 0) == math.inf

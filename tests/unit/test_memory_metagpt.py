@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Iterator[StreamStore]:
 
 
 def memory_of(store: StreamStore, embedder: Embedder = EMBEDDER, **config: int) -> MetaGPTMemory:
-    return MetaGPTMemory(MetaGPTConfig(**config), store=store, embedder=embedder)
+    return MetaGPTMemory(MetaGPTConfig(**config), store=store, embedder=embedder)  # type: ignore[arg-type]
 
 
 def fill(store: StreamStore, memory: MetaGPTMemory, *goals: str, success: bool = True) -> None:
@@ -64,6 +64,22 @@ def test_ties_go_to_the_same_text_then_to_the_older_item(store: StreamStore) -> 
     ]
 
 
+def test_a_random_ranking_depends_on_the_query_text_and_not_on_its_meaning(store: StreamStore) -> None:
+    memory = MetaGPTMemory(MetaGPTConfig(ranking="random"), store=store, embedder=EMBEDDER)
+    fill(store, memory, *["south", "north", "east", "north-east"] * 4)
+
+    drawn = {query: found(memory, query, top_k=16) for query in ("north", "north too", "south")}
+
+    assert drawn == {query: found(memory, query, top_k=16) for query in drawn}
+    assert all(
+        sorted(items) == sorted(drawn["north"]) and {score for _, score in items} == {0.0} for items in drawn.values()
+    )
+    # Texts of one meaning and vector: 16! orders make an equal one a fault.
+    assert drawn["north"] != drawn["north too"]
+    assert found(memory, "north", top_k=3) == drawn["north"][:3]
+    assert found(memory, "north", top_k=0) == []
+
+
 def test_an_item_is_the_whole_attempt(store: StreamStore) -> None:
     memory = memory_of(store)
     attempt = trajectory_of("north", [f"step {n}" for n in range(60)])
@@ -94,7 +110,7 @@ def test_the_config_bounds_a_retrieval_that_says_nothing(store: StreamStore) -> 
 @pytest.mark.parametrize(("key", "value"), [("top_k", -1), ("failed_top_k", 1001)])
 def test_config_values_are_bounded(key: str, value: int) -> None:
     with pytest.raises(ConfigError, match=f"{key} = {value}"):
-        MetaGPTConfig(**{key: value})
+        MetaGPTConfig(**{key: value})  # type: ignore[arg-type]
 
 
 def test_many_items_grow_the_matrix(tmp_path: Path, store: StreamStore) -> None:
@@ -120,10 +136,10 @@ def test_many_items_grow_the_matrix(tmp_path: Path, store: StreamStore) -> None:
 def test_the_size_of_the_store_does_not_move_a_score(store: StreamStore) -> None:
     generator = np.random.Generator(np.random.PCG64(3))
     embedder = FixedEmbedder({f"g{n}": tuple(generator.standard_normal(256)) for n in range(200)}, dim=256)
-    index = ItemIndex(store, embedder, source="success")
+    index = ItemIndex(store, embedder, sources=("success",))
     seen: dict[str, float] = {}
     for number in range(200):
-        commit(store, lambda number=number: index.add(f"g{number}", "text"))  # type: ignore[misc]
+        commit(store, lambda number=number: index.add("success", f"g{number}", "text"))  # type: ignore[misc]
         for item in index.search("g0", 200):
             assert seen.setdefault(item.item_id, item.score) == item.score
 

@@ -14,7 +14,7 @@ import pytest
 from memcon.errors import ConfigError, ConflictError, InvariantError, LockedError, MemconError, StorageError
 from memcon.learning.exploration import UcbConfig
 from memcon.policy_types import LearningSettings
-from memcon.testing.policy import decide_request, outcome_request
+from memcon.testing.policy import decide_request, outcome_request, state_keys, table_import
 from memcon_policy_server.client.local import LocalPolicyClient
 from memcon_policy_server.journal import Entry, SqliteJournal
 from memcon_policy_server.owner import ShardOwner
@@ -181,6 +181,10 @@ async def test_a_restart_gives_the_same_tables_bit_for_bit(tmp_path: Path) -> No
     # An integer where a float belongs must not change the text after a restart.
     await client.open_table("table", changed_settings(alpha=1))
     await client.open_table("other", SETTINGS)
+    await client.open_table("warm", SETTINGS)
+    await client.import_table(table_import(state_keys(9), table="warm"))
+    for number, key in enumerate(state_keys(4)):
+        await client.decide(decide_request(100 + number, table="warm", key=key))
     for number in range(60):
         key = f"key {number % 7}"
         table = "table" if number % 3 else "other"
@@ -199,6 +203,20 @@ async def test_a_restart_gives_the_same_tables_bit_for_bit(tmp_path: Path) -> No
 
     assert [json.dumps(tables) for tables in after] == [json.dumps(tables) for tables in before]
     assert exported == before
+
+
+async def test_an_import_is_durable_before_it_is_answered(owner: ShardOwner) -> None:
+    commits = RecordedCommits(owner)
+    commits.may_go.clear()
+    imported = asyncio.create_task(owner.import_table(table_import(state_keys(3))))
+    await ticks()
+    assert not imported.done()
+
+    commits.may_go.set()
+    await imported
+    await owner.import_table(table_import(state_keys(3)))
+
+    assert commits.batches == [1]
 
 
 async def test_a_key_of_another_shard_is_refused(tmp_path: Path) -> None:

@@ -121,9 +121,15 @@ def test_a_learned_policy_has_best_static_random_and_no_memory_beside_it(tmp_pat
         ("best static arm", "metagpt fixed:retrieve_deep", 0.5),
         ("random arm", "metagpt uniform", 5 / 12),
         ("no memory", "no memory", 2 / 12),
+        ("default static arm", "metagpt fixed:retrieve_shallow", 4 / 12),
     ]
     differences = [yard.difference.mean for yard in ucb.yardsticks if yard.difference]
-    assert differences == pytest.approx([-3 / 12, -2 / 12, 1 / 12])
+    assert differences == pytest.approx([-3 / 12, -2 / 12, 1 / 12, -1 / 12])
+    assert ucb.missing_yardsticks == (
+        "noop arm (fixed:noop did not run)",
+        "oracle from other seeds (it chooses on other seeds, and one ran)",
+    )
+    assert any("ucb: nothing stands beside it as noop arm (fixed:noop did not run)" in note for note in data.notes)
     assert [group.mark for group in data.groups] == ["", "", "best static arm", "", ""]
     assert [group.role for group in data.groups] == ["no memory", "static arm", "static arm", "random arm", "learned"]
 

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from memcon.errors import StorageError
-from memcon_platform.report import ReportData, build, drawing, html, terminal, wording
+from memcon_platform.report import ReportData, axes, build, drawing, html, terminal, wording
 from memcon_platform.report.comparisons import comparisons
 from support.episodes import FakeCell, demo_cells, write_plan, write_run, write_stream
 
@@ -64,29 +64,33 @@ def test_rows_are_single_lines_at_80_columns(data: ReportData) -> None:
         assert len(rows) >= 2, name
     assert any(re.search(r"fixed:\w+ +best ", line) for line in lines)
     assert any(re.search(r"uniform +random ", line) for line in lines)
+    text = "\n".join(lines)
     for name, other in (
         ("fixed:retrieve_shallow", "no memory"),
         ("uniform", "no memory"),
         ("ucb", "no memory"),
-        ("ucb", r"best static \(fixed:\w+\)"),
+        ("ucb", r"best static (, default static )?\(fixed:\w+\)"),
         ("ucb", "random arm"),
-        ("", r"best static \(fixed:\w+\)"),
+        ("ucb", r"oracle from other seeds \(per goal type\)"),
     ):
-        # Pairs, difference, both intervals.
-        assert [line for line in lines if re.match(rf"{name} - {other} +[\d,]+[† ] +[+-][\d.]+ +\[.*\] +\[", line)]
+        # A name may wrap; then pairs, difference, both intervals and tokens, of the whole and of the last quarter.
+        numbers = r"[\s]+[\d,]+[† ] +[+-][\d.]+ +\[.*\] +\[.*\][‡ ] +[+-][\d,]+"
+        told = rf"^{name} - {other}".replace(" ", r"[ \n]+")
+        assert re.search(rf"{told}{numbers} *\n  last quarter{numbers}", text, re.MULTILINE), (name, other)
 
 
 def test_differences_over_a_part_of_the_tasks_and_over_one_stream_are_marked(data: ReportData) -> None:
     # Given 4 streams that share a table, of which no memory ran one.
     lines = [line.rstrip() for line in _printed(data, 80).splitlines()]
 
-    marked = lines[lines.index("ucb, 4 streams, 1 table") + 1 :][:3]
-    assert [line.split("  ")[0] for line in marked] == [" - no memory", marked[1].split("  ")[0], " - random arm"]
+    first = next(place for place, line in enumerate(lines) if line.startswith("ucb, 4 streams, 1 table - "))
+    marked = [line for line in lines[first:] if re.search(r" 16† ", line)]
+    # No memory, best static, default static, random arm, oracle.
+    assert len(marked) == 5
     for line in marked:
-        found = re.search(r" 16† +[+-][\d.]+ +(\[.*?\]) +(\[.*?\])‡$", line)
+        found = re.search(r" 16† +[+-][\d.]+ +(\[.*?\]) +(\[.*?\])‡ +[+-][\d,]+$", line)
         assert found, line
         assert found[1] == found[2]
-    assert sum("†" in line for line in lines) == 4
     text = " ".join(" ".join(lines).split())
     assert "† only the tasks that both rows ran." in text
     assert "‡ one stream only: both intervals are the same and say nothing about other seeds." in text
@@ -117,13 +121,14 @@ def test_the_plot_shows_both_intervals_of_each_difference(data: ReportData) -> N
     plot = re.search(r'<svg class="chart"[^>]*aria-label="Paired differences.*?</svg>', text)
     assert plot
     compared = comparisons(section)
-    assert len(re.findall(r'<line class="thick ', plot[0])) == len(compared) == 10
+    assert len(re.findall(r'<line class="thick ', plot[0])) == len(compared) == 14
     assert len(re.findall(r'<path class="whisker ', plot[0])) == len(compared)
     assert text.count(wording.THESE_SEEDS) == text.count('<svg class="key-line"') / 2
     assert text.count('<th scope="col">These seeds</th><th scope="col">Other seeds too</th>') == len(data.sections)
     for one in compared:
         assert one.difference
-        assert f"<td>{wording.these_seeds(one.difference)}</td><td>{wording.other_seeds(one.difference)}" in text
+        for found in (one.difference, one.difference.last_quarter):
+            assert f"<td>{wording.these_seeds(found)}</td><td>{wording.other_seeds(found)}" in text
 
 
 def test_a_drawn_interval_ends_where_its_numbers_say() -> None:
@@ -234,7 +239,7 @@ def test_a_place_that_cannot_be_written_is_a_storage_error(data: ReportData, tmp
 
 @pytest.mark.parametrize(("low", "high"), [(0, 0), (0, 1e-9), (-3.2, 41), (0, 100), (-100, -1), (0, 123456)])
 def test_axes_have_few_round_ticks_that_span_the_values(low: float, high: float) -> None:
-    ticks = drawing._ticks(min(low, 0), max(high, 0))
+    ticks = axes.ticks_of(min(low, 0), max(high, 0))
 
     assert ticks[0] <= low + 1e-9
     assert ticks[-1] >= high - 1e-9

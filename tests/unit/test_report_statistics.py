@@ -15,12 +15,13 @@ from memcon_platform.report.statistics import (
     TWO_WAY,
     Interval,
     _outcome_variance,
-    _t,
     mean_interval,
+    standard_error,
     success_interval,
+    t_quantile,
     these_seeds_interval,
 )
-from support.interval_coverage import METHODS, Setting, coverage, pigeonhole
+from support.interval_coverage import METHODS, Setting, by_stream, coverage, pigeonhole
 
 UNSCALED = "two-way, unscaled"
 
@@ -139,7 +140,7 @@ def test_the_noise_of_outcomes_is_what_streams_and_tasks_leave_over() -> None:
     deviations = values - values.mean()
     rest = deviations - deviations.mean(axis=1, keepdims=True) - deviations.mean(axis=0, keepdims=True)
 
-    variance, freedom = _outcome_variance(deviations, np.ones_like(values, dtype=bool))
+    variance, freedom = _outcome_variance(deviations, np.ones_like(values))
 
     assert freedom == 3 * 19
     assert variance == pytest.approx((rest**2).sum() / freedom / 80)
@@ -151,7 +152,9 @@ def test_the_noise_of_outcomes_is_what_streams_and_tasks_leave_over() -> None:
     known = values[present] - values[present].mean()
     effects = np.linalg.lstsq(design, known, rcond=None)[0]
 
-    variance, freedom = _outcome_variance(np.where(present, values - values[present].mean(), 0.0), present)
+    variance, freedom = _outcome_variance(
+        np.where(present, values - values[present].mean(), 0.0), present.astype(np.float64)
+    )
 
     assert freedom == len(known) - np.linalg.matrix_rank(design)
     assert variance == pytest.approx(((known - design @ effects) ** 2).sum() / freedom / len(known))
@@ -161,7 +164,7 @@ def test_the_noise_of_outcomes_is_what_streams_and_tasks_leave_over() -> None:
     ("freedom", "quantile"), [(1, 12.7062), (2, 4.30265), (4, 2.77645), (10, 2.22814), (133, 1.97796), (10_000, 1.9602)]
 )
 def test_students_quantiles_are_those_of_the_tables(freedom: float, quantile: float) -> None:
-    assert _t(freedom) == pytest.approx(quantile, rel=1e-4)
+    assert t_quantile(freedom) == pytest.approx(quantile, rel=1e-4)
 
 
 def test_seeds_that_disagree_leave_these_seeds_sure_and_others_open() -> None:
@@ -236,3 +239,79 @@ def test_the_intervals_cover_their_truths_about_as_often_as_they_say(stream_sd: 
     if stream_sd == 0.08:
         # What it does not speak for it does not cover.
         assert these.other_seeds < 0.85
+
+
+def test_streams_that_repeat_their_table_add_nothing() -> None:
+    once = _coins(4, 30, 0.5)
+    streams, tables = np.repeat(once, 3, axis=0), [table for table in range(4) for _ in range(3)]
+
+    one, three = mean_interval(once), mean_interval(streams, tables=tables)
+
+    assert one is not None
+    assert three is not None
+    assert (three.low, three.high) == pytest.approx((one.low, one.high))
+    assert three.method == TWO_WAY
+    assert standard_error(streams, tables=tables) == pytest.approx(standard_error(once))
+
+
+def test_a_table_a_stream_changes_nothing() -> None:
+    values = _coins(4, 30, 0.5)
+    values[2, 5:9] = math.nan
+
+    assert mean_interval(values, tables=[7, 3, 5, 1]) == mean_interval(values)
+
+
+def test_one_table_says_nothing_about_others() -> None:
+    values = _coins(4, 30, 0.5)
+
+    found = mean_interval(values, tables=[0] * 4)
+
+    assert found == these_seeds_interval(values)
+    assert found is not None
+    assert found.method == TASKS_ONLY
+
+
+def test_tables_of_unequal_size_weigh_by_their_values() -> None:
+    # Given one table of three streams and one of one: the mean is over outcomes, the spread between the two tables.
+    values = np.array([[0.5] * 20] * 3 + [[0.1] * 20])
+
+    interval = mean_interval(values, tables=[0, 0, 0, 1])
+
+    assert interval is not None
+    # Two tables leave everything open around 0.4; the mean of the tables' means would be 0.3.
+    assert interval.high == 1.0
+    assert interval.low < -0.2
+    sums = (60 * 0.1, 20 * -0.3)
+    assert standard_error(values, tables=[0, 0, 0, 1]) == pytest.approx(math.sqrt(2 * sum(d * d for d in sums)) / 80)
+
+
+def test_the_standard_error_is_that_of_the_analysis_of_variance() -> None:
+    # Given a full table of 6 streams in 3 tables: means of each table and task, their rows, columns and rest.
+    values = _coins(6, 25, 0.4) + np.repeat([[0.0], [0.3], [0.9]], 2, axis=0) + np.linspace(0.0, 2.0, 25)
+    cells = values.reshape(3, 2, 25).mean(axis=1)
+    deviations = cells - cells.mean()
+    rows, columns = deviations.mean(axis=1), deviations.mean(axis=0)
+    rest = deviations - rows[:, np.newaxis] - columns
+
+    by_table = (rows**2).sum() / (3 * 2)
+    by_task = (columns**2).sum() / (25 * 24)
+    noise = (rest**2).sum() / (2 * 24) / 75
+    assert min(by_table, by_task) > noise
+
+    found = standard_error(values, tables=[0, 0, 1, 1, 2, 2])
+
+    assert found == pytest.approx(math.sqrt(by_table + by_task - noise))
+
+
+def test_one_task_has_no_standard_error() -> None:
+    assert standard_error(_coins(3, 1, 0.5)) is None
+    assert standard_error(np.full((2, 3), math.nan)) is None
+
+
+def test_intervals_over_shared_tables_cover_what_streams_taken_for_repetitions_do_not() -> None:
+    setting = Setting(streams=5, tasks=40, stream_sd=0.12, streams_a_table=4)
+
+    found = coverage(setting, 150, {"by table": METHODS["other seeds too"], "by stream": by_stream})
+
+    assert 0.91 <= found["by table"].other_seeds <= 0.99
+    assert found["by stream"].other_seeds < 0.85

@@ -1,4 +1,4 @@
-"""Bins and text form of the state key (MC-1 to MC-10)."""
+"""Bins, schemas and text form of the state key (MC-1 to MC-10), and chains of keys (reading A-31)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from memcon.errors import ConfigError, InvariantError, UnknownNameError
 from memcon.learning import state_key
+from memcon.learning.exploration import UniformConfig
 from memcon.types import StateFeatures
 
 FEATURES = StateFeatures(
@@ -19,6 +20,8 @@ FEATURES = StateFeatures(
     memory_size=23,
     plan_available=False,
     task_number=16,
+    benchmark="mix part",
+    setup="a1",
 )
 
 
@@ -104,3 +107,102 @@ def test_text_that_is_no_key_is_refused(text: str) -> None:
 def test_number_of_possible_keys_is_2160_a_goal_type() -> None:
     assert state_key.max_keys(state_key.key_schema("paper"), 1) == 2160
     assert state_key.max_keys(state_key.key_schema("paper"), 3) == 3 * 2160
+    assert state_key.max_keys(state_key.key_schema("goal_plan"), 6) == 12
+
+
+def test_number_of_possible_keys_counts_only_what_the_schema_has() -> None:
+    joined, coarse = state_key.key_schema("benchmark+setup+goal_type"), state_key.key_schema("benchmark")
+
+    assert state_key.max_keys(joined, 6, num_benchmarks=5, num_setups=2) == 60
+    assert state_key.max_keys(coarse, 6, num_benchmarks=5, num_setups=2) == 5
+    assert state_key.max_keys(coarse, 6) == 1
+
+
+# --- schemas as data -------------------------------------------------------------------------------------------------
+
+
+def test_any_set_of_fields_is_a_schema_named_by_them() -> None:
+    assert state_key.key_text("benchmark+goal_type", FEATURES) == (
+        "benchmark+goal_type/1|benchmark=mix part|goal_type=puttwo"
+    )
+    assert state_key.key_text("goal_plan", FEATURES) == "goal_plan/1|goal_type=puttwo|plan_available=no"
+    assert state_key.key_text("setup", FEATURES) == "setup/1|setup=a1"
+
+
+def test_one_set_of_fields_is_one_schema_however_it_is_spelled() -> None:
+    paper = state_key.key_schema("paper")
+
+    assert state_key.key_schema("goal_type+benchmark/1").label == "benchmark+goal_type/1"
+    assert state_key.key_schema("goal_type+benchmark/1") == state_key.key_schema("benchmark+goal_type")
+    assert state_key.key_schema("plan_available+goal_type") == state_key.key_schema("goal_plan")
+    assert state_key.key_schema("+".join(sorted(paper.field_names))) == paper
+    assert "benchmark" not in paper.field_names
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("goal_typ", "unknown state key 'goal_typ'.*did you mean 'goal_type'"),
+        ("benchmark+gaol_type", "field of state key 'benchmark[+]gaol_type' 'gaol_type'.*did you mean 'goal_type'"),
+        ("benchmark+goal_type+benchmark", "'benchmark' stands twice"),
+        ("benchmark+", "''"),
+        ("", "''"),
+        ("benchmark/2", "this memcon has 'benchmark/1'"),
+    ],
+)
+def test_set_of_fields_with_a_mistake_is_refused_in_one_line(name: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told) as caught:
+        state_key.key_schema(name)
+
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("part", ["%ff", "%41", "a%2", "a/b", "a|x"])
+def test_free_text_that_no_key_was_written_with_is_refused(part: str) -> None:
+    with pytest.raises(ConfigError):
+        state_key.parse(f"goal_type/1|goal_type={part}")
+
+
+# --- chains ----------------------------------------------------------------------------------------------------------
+
+
+def test_chain_holds_the_key_and_its_coarser_keys_finest_first() -> None:
+    settings = UniformConfig(
+        state_key="setup+benchmark+goal_type", pooling=("benchmark+goal_type", "benchmark")
+    ).learning_settings()
+
+    assert state_key.key_chain(settings, FEATURES) == (
+        "benchmark+setup+goal_type/1|benchmark=mix part|setup=a1|goal_type=puttwo",
+        "benchmark+goal_type/1|benchmark=mix part|goal_type=puttwo",
+        "benchmark/1|benchmark=mix part",
+    )
+    assert state_key.key_chain(UniformConfig().learning_settings(), FEATURES) == (
+        state_key.key_text("paper", FEATURES),
+    )
+
+
+def test_coarser_key_is_a_projection_of_the_finer_one() -> None:
+    paper = state_key.key_text("paper", FEATURES)
+
+    assert state_key.project(paper, state_key.key_schema("goal_plan")) == state_key.key_text("goal_plan", FEATURES)
+    with pytest.raises(ConfigError, match="no component 'benchmark'"):
+        state_key.project(paper, state_key.key_schema("benchmark"))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("goal_plan/1|goal_type=put|plan_available=no",),
+        ("goal_type/1|goal_type=put", "goal_plan/1|goal_type=put|plan_available=no"),
+        ("goal_plan/1|goal_type=put|plan_available=no", "goal_type/1|goal_type=heat"),
+        ("goal_plan/1|goal_type=put|plan_available=no", "goal_plan/1|goal_type=put|plan_available=no"),
+        ("goal_plan/1|goal_type=put|plan_available=maybe", "goal_type/1|goal_type=put"),
+        ("fine", "coarse"),
+    ],
+)
+def test_keys_that_are_not_of_one_state_are_no_chain(keys: tuple[str, ...]) -> None:
+    schemas = (state_key.key_schema("goal_plan"), state_key.key_schema("goal_type"))
+    state_key.check_chain(schemas, ("goal_plan/1|goal_type=put|plan_available=no", "goal_type/1|goal_type=put"))
+
+    with pytest.raises(ConfigError):
+        state_key.check_chain(schemas, keys)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memcon.errors import InvariantError
+from memcon.errors import InvariantError, StorageError
 from memcon.store import StreamStore
 from memcon.testing.memory import commit, episode_of
 from memcon.types import Episode
@@ -170,3 +170,32 @@ def test_nothing_else_commits_open_maintenance(store: StreamStore) -> None:
     for step in (store.raise_epoch, store.delivered, lambda: store.begin(0, 1)):
         with pytest.raises(InvariantError, match="neither ended nor discarded"):
             step()
+
+
+def test_a_transaction_that_the_disk_ended_ends_no_task(store: StreamStore) -> None:
+    # On a full disk SQLite may roll back on its own: the episode would be committed without what it stands for.
+    store.begin(0, 1)
+
+    def make() -> Episode:
+        note(store, "memory")
+        store.connection.execute("ROLLBACK")
+        return episode_of(0)
+
+    with pytest.raises(StorageError, match="no transaction is open; a full disk ends one"):
+        store.end(make, [outcome("a", 0)])
+    assert (store.num_ended, store.outbox(), notes(store)) == (0, [], [])
+
+
+def test_a_transaction_that_the_disk_ended_is_no_failure_of_the_hook(store: StreamStore) -> None:
+    store.begin(0, 1)
+    with store.maintenance():
+        note(store, "first")
+
+    def fail() -> None:
+        with store.maintenance():
+            store.connection.execute("ROLLBACK")
+            raise ZeroDivisionError
+
+    with pytest.raises(StorageError, match="no transaction is open"):
+        fail()
+    assert (notes(store), store.rollbacks) == ([], 1)

@@ -185,14 +185,21 @@ from memcon.store import StreamStore
 from memcon.testing.memory import commit, episode_of
 
 store = StreamStore(Path(sys.argv[1]), identity="cell/0")
-commit(store, lambda: None)
-store.begin(1, store.raise_epoch())
 where = sys.argv[2]
 
 def wait():
     print("ready", flush=True)
     sys.stdin.read()
 
+def seed():
+    store.connection.execute("CREATE TABLE notes (text TEXT)")
+    store.connection.execute("INSERT INTO notes VALUES ('lost')")
+    wait()
+
+if where == "seeding":
+    store.seeded(seed)
+commit(store, lambda: None)
+store.begin(1, store.raise_epoch())
 if where == "started":
     wait()
 if where == "maintained":
@@ -257,3 +264,14 @@ def test_a_killed_process_leaves_the_last_ended_task(where: str, path: Path) -> 
         store.end(lambda: noted(store, "kept", episode_of(1)), [])
         assert notes(store) == ["kept"]
         assert store.open_task() is None
+
+
+@pytest.mark.fault
+def test_a_process_killed_while_it_fills_the_memory_leaves_a_fresh_one(path: Path) -> None:
+    with child_at(path, "seeding") as process:
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    with opened(path) as store:
+        assert (notes(store), store.is_seeded) == ([], False)
+        assert store.seeded(lambda: note(store, "kept"))
+        assert notes(store) == ["kept"]

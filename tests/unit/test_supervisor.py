@@ -5,20 +5,22 @@ from __future__ import annotations
 import pytest
 
 from memcon.errors import InvariantError
-from memcon_platform.sweep.supervisor import (
+from memcon_platform.sweep.events import (
+    GrantTask,
     RunStream,
     StartWorker,
     StopRequested,
     StopWorker,
     StreamDone,
     StreamFailed,
-    StreamState,
+    StreamReady,
     StreamStopped,
-    Supervisor,
     TaskDone,
     WorkerLost,
     WorkerReady,
 )
+from memcon_platform.sweep.supervisor import StreamState, Supervisor
+from memcon_platform.sweep.turns import Turns
 
 A, B, C = ("cell", 0), ("cell", 1), ("cell", 2)
 
@@ -129,3 +131,92 @@ def test_an_impossible_event_is_a_bug() -> None:
 def test_a_stream_planned_twice_is_a_bug() -> None:
     with pytest.raises(InvariantError, match="twice"):
         supervisor(A, A)
+
+
+# --- streams of a bounded table --------------------------------------------------------------------------------------
+
+
+def gated(*streams: tuple[str, int], workers: int = 2, bound: int = 1, max_deaths: int = 2) -> Supervisor:
+    table = Turns(streams, bound=bound)
+    return Supervisor(streams, num_workers=workers, streams_per_worker=1, max_deaths=max_deaths, turns=[table])
+
+
+def test_streams_of_a_bounded_table_are_all_claimed_and_dealt_out_evenly() -> None:
+    machine = gated(A, B, C)
+    machine.start()
+    assert machine.handle(WorkerReady(0)) == [RunStream(0, A, False), RunStream(0, B, False)]
+    assert machine.handle(WorkerReady(1)) == [RunStream(1, C, False)]
+
+
+def test_streams_that_run_freely_do_not_make_the_others_wait() -> None:
+    table = Turns([B, C], bound=1)
+    machine = Supervisor([A, B, C], num_workers=1, streams_per_worker=1, max_deaths=2, turns=[table])
+    machine.start()
+    assert machine.handle(WorkerReady(0)) == [
+        RunStream(0, A, False),
+        RunStream(0, B, False),
+        RunStream(0, C, False),
+    ]
+
+
+def ready_machine(**settings: int) -> Supervisor:
+    """Three streams, A and B on worker 0 and C on worker 1; A has the first turn."""
+    machine = gated(A, B, C, **settings)
+    machine.start()
+    machine.handle(WorkerReady(0))
+    machine.handle(WorkerReady(1))
+    assert machine.handle(StreamReady(0, A, 0)) == []
+    assert machine.handle(StreamReady(1, C, 0)) == []
+    assert machine.handle(StreamReady(0, B, 0)) == [GrantTask(0, A)]
+    return machine
+
+
+def test_a_turn_is_granted_where_the_stream_waits() -> None:
+    machine = ready_machine()
+    assert machine.handle(StreamReady(0, A, 1)) == [GrantTask(0, B)]
+    assert machine.handle(StreamReady(0, B, 1)) == [GrantTask(1, C)]
+    assert machine.handle(StreamReady(1, C, 1)) == [GrantTask(0, A)]
+
+
+def test_the_end_of_a_stream_passes_its_turn_on() -> None:
+    machine = ready_machine()
+    assert machine.handle(StreamDone(A)) == [GrantTask(0, B)]
+    assert machine.handle(StreamFailed(B, "disk full")) == [GrantTask(1, C)]
+    assert machine.handle(StreamDone(C)) == []
+    assert machine.finished
+
+
+def test_what_a_lost_worker_had_said_no_longer_counts() -> None:
+    machine = ready_machine()
+    # The other worker takes its even share of what was lost, a new one the rest.
+    assert machine.handle(WorkerLost(0)) == [RunStream(1, A, True), StartWorker(2)]
+    assert machine.handle(StreamReady(0, A, 1)) == []
+    assert machine.handle(WorkerReady(2)) == [RunStream(2, B, True)]
+    assert machine.handle(StreamReady(2, B, 0)) == []
+    assert machine.handle(StreamReady(0, A, 1)) == []
+    assert machine.handle(StreamReady(1, A, 1)) == [GrantTask(2, B)]
+
+
+def test_a_stream_that_only_waited_is_not_to_blame_for_its_workers_deaths() -> None:
+    machine = gated(A, B, workers=1, max_deaths=2)
+    machine.start()
+    for worker in range(2):
+        machine.handle(WorkerReady(worker))
+        machine.handle(StreamReady(worker, A, 0))
+        assert machine.handle(StreamReady(worker, B, 0)) == [GrantTask(worker, A)]
+        machine.handle(WorkerLost(worker))
+    # A third death, before A has said that it waits again. Something else gets on meanwhile.
+    machine.handle(WorkerReady(2))
+    machine.handle(TaskDone(B))
+    machine.handle(WorkerLost(2))
+    assert set(machine.failures()) == {A}
+    assert machine.state(B) is StreamState.WAITING
+
+
+def test_a_stop_grants_nothing_more() -> None:
+    machine = ready_machine()
+    assert machine.handle(StopRequested()) == [StopWorker(0), StopWorker(1)]
+    assert machine.handle(StreamReady(0, A, 1)) == []
+    for name in (A, B, C):
+        machine.handle(StreamStopped(name))
+    assert machine.finished

@@ -11,10 +11,10 @@ from memcon.learning.exploration import UcbConfig
 from memcon.testing.policy import decide_request
 from memcon_platform.config import read_plan
 from memcon_platform.config.plan import RunPlan
+from memcon_platform.sweep.events import StreamName
 from memcon_platform.sweep.remains import streams_left, write_served_tables
 from memcon_platform.sweep.run_folder import policy_folder
 from memcon_platform.sweep.status import StreamStatus
-from memcon_platform.sweep.supervisor import StreamName
 from memcon_policy_server.client.local import LocalPolicyClient
 from memcon_policy_server.owner import is_exported
 from memcon_policy_server.sharding import export_path
@@ -46,6 +46,16 @@ def test_a_stream_whose_last_block_is_missing_or_broken_is_left(plan: RunPlan, t
     else:
         block.unlink()
     assert left(plan) == [(CELL.cell_id, 1)]
+
+
+def test_a_stream_whose_trials_are_missing_is_left(tmp_path: Path) -> None:
+    cell = FakeCell(num_tasks=3, trials=True)
+    plan = read_plan(write_run(tmp_path / "runs" / "matrix", [cell]))
+    found = {(cell.cell_id, 0): (ENDED, 3)}
+    assert streams_left(plan, found) == []
+    (block,) = plan.run_dir.glob("trials/cell=*/*.parquet")
+    block.unlink()
+    assert streams_left(plan, found) == [(cell.cell_id, 0)]
 
 
 def test_a_stream_that_ended_more_tasks_than_were_exported_is_left(plan: RunPlan) -> None:

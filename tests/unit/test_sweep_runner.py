@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +13,23 @@ import pytest
 from rich.console import Console
 
 from memcon.clock import SystemClock
+from memcon.protocols import PolicyClient
+from memcon_platform.sweep.events import (
+    StreamDone,
+    StreamFailed,
+    StreamName,
+    StreamReady,
+    StreamStopped,
+    WorkerLost,
+    WorkerReady,
+)
 from memcon_platform.sweep.interrupts import Interrupted
 from memcon_platform.sweep.pool import News
 from memcon_platform.sweep.progress import Progress, Snapshot
 from memcon_platform.sweep.runner import Runner
 from memcon_platform.sweep.status import error_path, stream_path
-from memcon_platform.sweep.supervisor import (
-    StreamDone,
-    StreamFailed,
-    StreamName,
-    StreamState,
-    StreamStopped,
-    Supervisor,
-    WorkerLost,
-    WorkerReady,
-)
+from memcon_platform.sweep.supervisor import StreamState, Supervisor
+from memcon_platform.sweep.turns import Turns
 from memcon_workers.spec import StreamSpec, TaskEnded
 from support.streams import StreamRig, spec_of
 
@@ -39,6 +42,7 @@ class ScriptedPool:
     def __init__(self, play: Callable[[ScriptedPool, int, StreamSpec], Coroutine[Any, Any, None]]) -> None:
         self.news: asyncio.Queue[News] = asyncio.Queue()
         self._play = play
+        self.granted: list[tuple[int, StreamName]] = []
         self.settled = asyncio.Event()
         self.settled.set()
 
@@ -47,6 +51,13 @@ class ScriptedPool:
 
     async def run_stream(self, worker: int, spec: StreamSpec, *, worker_died: bool) -> None:
         await self._play(self, worker, spec)
+
+    def policy(self) -> AbstractAsyncContextManager[PolicyClient]:
+        raise NotImplementedError("a runner asks no policy")
+
+    async def grant_task(self, worker: int, stream: StreamName) -> None:
+        self.granted.append((worker, stream))
+        self.news.put_nowait(StreamDone(stream))
 
     async def stop_worker(self, worker: int) -> None:
         self.news.put_nowait(StreamStopped(A))
@@ -69,10 +80,17 @@ class Nobody:
 
 
 def _runner(
-    run_dir: Path, specs: Mapping[StreamName, StreamSpec], pool: ScriptedPool, *, max_deaths: int = 0
+    run_dir: Path,
+    specs: Mapping[StreamName, StreamSpec],
+    pool: ScriptedPool,
+    *,
+    max_deaths: int = 0,
+    turns: Sequence[Turns] = (),
+    shown: io.StringIO | None = None,
 ) -> tuple[Runner, Supervisor, Progress]:
-    supervisor = Supervisor(list(specs), num_workers=1, streams_per_worker=2, max_deaths=max_deaths)
-    progress = Progress(Console(file=io.StringIO()), SystemClock(), Snapshot(num_cells=1, num_tasks=3))
+    supervisor = Supervisor(list(specs), num_workers=1, streams_per_worker=2, max_deaths=max_deaths, turns=turns)
+    console = Console(file=shown or io.StringIO())
+    progress = Progress(console, SystemClock(), Snapshot(num_cells=1, num_tasks=3))
     runner = Runner(
         run_dir, specs, dict.fromkeys(specs, 0), supervisor=supervisor, pool=pool, progress=progress, observer=Nobody()
     )
@@ -111,6 +129,25 @@ async def test_a_failure_that_cannot_be_noted_does_not_end_the_other_streams(tmp
 
     assert end.failures == {A: "the disk is full"}
     assert supervisor.state(B) is StreamState.DONE
+
+
+async def test_a_failed_stream_of_a_bounded_table_lets_the_others_have_their_turns_and_says_what_that_means(
+    tmp_path: Path,
+) -> None:
+    async def play(pool: ScriptedPool, worker: int, given: StreamSpec) -> None:
+        name = (given.cell, given.stream)
+        pool.news.put_nowait(StreamReady(worker, B, 0) if name == B else StreamFailed(A, "the disk is full"))
+
+    specs = {A: spec_of(tmp_path, gated=True), B: spec_of(tmp_path, stream=1, gated=True)}
+    pool = ScriptedPool(play)
+    shown = io.StringIO()
+    runner, supervisor, _ = _runner(tmp_path, specs, pool, turns=[Turns([A, B], bound=1)], shown=shown)
+
+    await runner.run()
+
+    assert pool.granted == [(0, B)]
+    assert supervisor.state(B) is StreamState.DONE
+    assert "not what an undisturbed run learns" in " ".join(shown.getvalue().split())
 
 
 async def test_the_reason_of_a_failure_stands_beside_its_stream_until_the_next_try(tmp_path: Path) -> None:

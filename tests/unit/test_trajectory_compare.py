@@ -13,6 +13,7 @@ from memcon_platform.trajectory import ParquetSink, check, compare
 from support.episodes import FakeCell, stream_episodes, write_plan, write_run, write_stream
 
 CELL = FakeCell(num_tasks=6)
+MATRIX = FakeCell(num_tasks=4, policy="every_arm", trials=True)
 
 
 def _write(run: Path, episodes: list[Episode]) -> Path:
@@ -60,6 +61,26 @@ def test_a_number_inside_the_per_arm_values_counts(tmp_path: Path) -> None:
     assert [(d.table, d.column) for d in compare(a, b)] == [("decisions", "per_arm")]
 
 
+def test_a_trial_that_differs_and_one_that_is_gone_are_told(tmp_path: Path) -> None:
+    episodes = stream_episodes(MATRIX)
+    worse = dataclasses.replace(episodes[2].trials[0], num_steps=99)
+    b = [
+        *episodes[:2],
+        dataclasses.replace(episodes[2], trials=(worse, *episodes[2].trials[1:])),
+        dataclasses.replace(episodes[3], trials=episodes[3].trials[:-1]),
+    ]
+    for name, written in (("a", episodes), ("b", b)):
+        ParquetSink(tmp_path / name).write_block(MATRIX.cell_id, 0, 0, written)
+
+    found = [(d.table, d.column, d.kind, d.num_rows) for d in compare(tmp_path / "a", tmp_path / "b")]
+
+    assert found == [
+        ("episodes", "num_trials", "values", 1),
+        ("trials", "", "only_in_first", 1),
+        ("trials", "num_steps", "values", 1),
+    ]
+
+
 def test_missing_tasks_are_told_and_the_rest_is_still_compared(tmp_path: Path) -> None:
     episodes = stream_episodes(CELL)
     a = _write(tmp_path / "a", episodes)
@@ -71,12 +92,12 @@ def test_missing_tasks_are_told_and_the_rest_is_still_compared(tmp_path: Path) -
 
 
 def test_a_finished_run_is_sound(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", [CELL, FakeCell(num_tasks=5, streams=2, broken=(1,))])
+    run = write_run(tmp_path / "run", [CELL, FakeCell(num_tasks=5, streams=2, broken=(1,)), MATRIX])
 
     report = check(run)
 
     assert (report.ok, report.problems, report.notes) == (True, [], [])
-    assert (report.planned, report.found) == (16, 16)
+    assert (report.planned, report.found) == (20, 20)
 
 
 def test_an_unfinished_stream_is_a_note(tmp_path: Path) -> None:
@@ -132,6 +153,23 @@ def test_steps_that_are_gone_are_found(tmp_path: Path) -> None:
     run = _write(tmp_path / "run", [dataclasses.replace(episodes[0], steps=episodes[0].steps[:-1]), *episodes[1:]])
 
     assert check(run).problems == [f"cell {CELL.cell_id}, stream 0: ordinal 0 took 4 steps, 3 are stored"]
+
+
+def test_trials_that_are_gone_or_doubled_are_found(tmp_path: Path) -> None:
+    write_plan(tmp_path / "run", [MATRIX])
+    episodes = stream_episodes(MATRIX)
+    twice = dataclasses.replace(episodes[1], trials=(episodes[1].trials[0], *episodes[1].trials[:-1]))
+    ParquetSink(tmp_path / "run").write_block(MATRIX.cell_id, 0, 0, [episodes[0], twice, *episodes[2:]])
+    where = f"cell {MATRIX.cell_id}, stream 0: ordinal"
+    assert check(tmp_path / "run").problems == [f"{where} 1 has two trials of one arm"]
+
+    file = next((tmp_path / "run" / "trials").rglob("*.parquet"))
+    file.write_bytes(file.read_bytes()[:-9])
+    (problem,) = check(tmp_path / "run").problems
+    assert "is damaged" in problem
+
+    file.unlink()
+    assert check(tmp_path / "run").problems == [f"{where} {n} has 9 trials, 0 are stored" for n in range(4)]
 
 
 def test_without_a_plan_that_can_be_trusted_nothing_is_checked(tmp_path: Path) -> None:

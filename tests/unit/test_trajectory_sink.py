@@ -10,12 +10,13 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from memcon.errors import DamagedFileError, InvariantError, NotFoundError, SchemaVersionError, StorageError
-from memcon.types import Decision, Episode, Outcome, StateFeatures, Step, Task, TokenUsage
+from memcon.types import Decision, Episode, Outcome, StateFeatures, Step, Task, TokenUsage, Trial
 from memcon_platform.trajectory import SCHEMA_VERSION, ParquetSink, SinkFactory, read_run
 from memcon_platform.trajectory.schemas import SCHEMAS, is_volatile
 from support.episodes import FakeCell, make_decision, stream_episodes, write_run, write_stream
 
 CELL = FakeCell(num_tasks=60)
+MATRIX = FakeCell(num_tasks=60, policy="every_arm", trials=True)
 
 
 def _names(kind: type) -> set[str]:
@@ -23,14 +24,16 @@ def _names(kind: type) -> set[str]:
 
 
 def test_every_field_of_the_types_has_a_column_except_the_token() -> None:
-    episodes = (_names(Episode) | _names(Task) | _names(Outcome)) - {"task", "outcome", "steps", "decisions", "tokens"}
+    nested = {"task", "outcome", "steps", "decisions", "tokens", "trials"}
+    episodes = (_names(Episode) | _names(Task) | _names(Outcome)) - nested
     tokens = {f"tokens_{name}" for name in _names(TokenUsage)}
-    assert set(SCHEMAS["episodes"].names) == episodes | tokens | {"success"}
+    assert set(SCHEMAS["episodes"].names) == episodes | tokens | {"success", "num_trials"}
 
     place = {"cell", "stream", "ordinal"}
     assert set(SCHEMAS["steps"].names) == _names(Step) | place
     features = {f"feature_{name}" for name in _names(StateFeatures)}
     assert set(SCHEMAS["decisions"].names) == (_names(Decision) - {"features"}) | features | place
+    assert set(SCHEMAS["trials"].names) == _names(Trial) | place | {"success"}
     assert "token" not in SCHEMAS["decisions"].names
 
 
@@ -64,24 +67,57 @@ def test_a_written_run_reads_back_with_all_values(tmp_path: Path) -> None:
 
 def test_equal_episodes_give_equal_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        write_run(tmp_path / name, [CELL])
+        write_run(tmp_path / name, [MATRIX])
 
     files = sorted((tmp_path / "a").rglob("*.parquet"))
 
-    assert len(files) == 6
+    assert len(files) == 8
     assert all(path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes() for path in files)
 
 
 def test_the_order_of_a_mapping_does_not_reach_the_bytes(tmp_path: Path) -> None:
     episode = stream_episodes(CELL, count=1)[0]
     turned = make_decision(masked={"forget": "unsupported", "consolidate": "unsupported"})
-    for name, decision in (("a", make_decision()), ("b", turned)):
-        changed = dataclasses.replace(episode, decisions=(decision,))
+    upkeep = {"forget": "", "consolidate": "OSError: gone"}
+    for name, decision, done in (("a", make_decision(), upkeep), ("b", turned, dict(reversed(upkeep.items())))):
+        changed = dataclasses.replace(episode, decisions=(decision,), maintenance=done)
         ParquetSink(tmp_path / name).write_block(CELL.cell_id, 0, 0, [changed])
 
-    bytes_of = [next((tmp_path / name / "decisions").rglob("*.parquet")).read_bytes() for name in ("a", "b")]
+    for table in ("decisions", "episodes"):
+        a, b = (next((tmp_path / name / table).rglob("*.parquet")).read_bytes() for name in ("a", "b"))
+        assert a == b, table
+    pairs = read_run(tmp_path / "b").episodes["maintenance"].to_pylist()
+    assert pairs == [[("consolidate", "OSError: gone"), ("forget", "")]]
 
-    assert bytes_of[0] == bytes_of[1]
+
+def test_trials_are_written_in_arm_order_and_read_on_demand(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", [MATRIX])
+
+    tables = read_run(tmp_path / "run", tables=("trials",))
+
+    episodes = stream_episodes(MATRIX)
+    assert tables.trials["action_id"].to_pylist() == [t.action_id for episode in episodes for t in episode.trials]
+    row = tables.trials.to_pylist()[9 + 7]
+    assert (row["ordinal"], row["action_id"], row["success"], row["reward"]) == (1, "insight_only", False, None)
+    assert tables.episodes["num_trials"].to_pylist() == [9] * 60
+    assert read_run(tmp_path / "run").trials.num_rows == 0
+
+
+def test_without_trials_there_is_no_file_of_them(tmp_path: Path) -> None:
+    write_stream(tmp_path, CELL)
+    assert not (tmp_path / "trials").exists()
+
+    write_stream(tmp_path, FakeCell(num_tasks=2, policy="every_arm", trials=True))
+    assert read_run(tmp_path, tables=("trials",)).trials.num_rows == 18
+
+
+def test_a_missing_file_of_trials_is_named(tmp_path: Path) -> None:
+    write_stream(tmp_path, MATRIX, count=3)
+    next((tmp_path / "trials").rglob("*.parquet")).unlink()
+
+    assert read_run(tmp_path).episodes.num_rows == 3
+    with pytest.raises(DamagedFileError, match=r"trials.*missing although its block is finished"):
+        read_run(tmp_path, tables=("trials",))
 
 
 def test_a_partial_block_is_rewritten_under_its_name(tmp_path: Path) -> None:
@@ -94,14 +130,15 @@ def test_a_partial_block_is_rewritten_under_its_name(tmp_path: Path) -> None:
 
 def test_a_crash_between_the_files_of_a_block_leaves_the_old_tasks(tmp_path: Path) -> None:
     # Given a block of 3 tasks whose rewrite with 7 died before the episodes file.
-    write_stream(tmp_path / "run", CELL, count=3)
-    write_stream(tmp_path / "newer", CELL, count=7)
-    for table in ("steps", "decisions"):
+    write_stream(tmp_path / "run", MATRIX, count=3)
+    write_stream(tmp_path / "newer", MATRIX, count=7)
+    for table in ("steps", "decisions", "trials"):
         newer = next((tmp_path / "newer" / table).rglob("*.parquet"))
         newer.replace(tmp_path / "run" / newer.relative_to(tmp_path / "newer"))
 
-    tables = read_run(tmp_path / "run")
+    tables = read_run(tmp_path / "run", tables=("steps", "decisions", "trials"))
 
+    assert set(tables.trials["ordinal"].to_pylist()) == {0, 1, 2}
     assert set(tables.steps["ordinal"].to_pylist()) == {0, 1, 2}
     assert set(tables.decisions["ordinal"].to_pylist()) == {0, 1, 2}
 
@@ -160,7 +197,9 @@ def test_another_schema_version_is_refused(tmp_path: Path) -> None:
     table = pq.read_table(file)
     pq.write_table(table.replace_schema_metadata({b"memcon.table": b"episodes", b"memcon.schema_version": b"99"}), file)
 
-    with pytest.raises(SchemaVersionError, match=f"version episodes 99, this memcon reads episodes {SCHEMA_VERSION}"):
+    with pytest.raises(
+        SchemaVersionError, match=f"version episodes 99, this memcon reads episodes 1 and {SCHEMA_VERSION}"
+    ):
         read_run(tmp_path)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import ray
 
-from memcon_workers.spec import StreamError, StreamResult, StreamSpec, TaskEnded
+from memcon_workers.spec import StreamError, StreamReady, StreamResult, StreamSpec, TaskEnded
 from memcon_workers.worker import ClientFactory, SinkFactory, Worker
 
 __all__ = ["start_worker"]
@@ -20,8 +20,11 @@ class _WorkerActor:
     async def run_stream(self, spec: StreamSpec, worker_died: bool) -> StreamResult | StreamError:
         return await self._worker.run_stream(spec, worker_died=worker_died)
 
-    async def drain(self) -> list[TaskEnded]:
+    async def drain(self) -> list[TaskEnded | StreamReady]:
         return await self._worker.drain()
+
+    async def grant(self, cell: str, stream: int) -> None:
+        self._worker.grant(cell, stream)
 
     async def stop(self) -> None:
         self._worker.stop()
@@ -33,14 +36,17 @@ class _WorkerActor:
         return os.getpid()
 
 
-def start_worker(name: str, make_client: ClientFactory, make_sink: SinkFactory, *, streams_per_worker: int) -> Any:
-    """A worker actor. Never restarted and never retried by Ray: the Supervisor does both (field problem 4)."""
+def start_worker(name: str, make_client: ClientFactory, make_sink: SinkFactory, *, max_streams: int) -> Any:
+    """A worker actor for at most `max_streams` streams at a time, those included that wait for their turn.
+
+    Never restarted and never retried by Ray: the Supervisor does both (field problem 4).
+    """
     actor = ray.remote(_WorkerActor).options(
         name=name,
         num_cpus=1,
         max_restarts=0,
         max_task_retries=0,
-        # The streams, the drain, and room for stop and close.
-        max_concurrency=streams_per_worker + 8,
+        # The streams, a grant for each, the drain, and room for stop and close.
+        max_concurrency=2 * max_streams + 8,
     )
     return actor.remote(make_client, make_sink)

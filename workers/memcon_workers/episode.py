@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from memcon.control.controller import TaskMemory
 from memcon.errors import Boundary, BoundaryError, UnavailableError, boundary
 from memcon.protocols import AgentFramework, AgentRun, ChatModel, Clock, Environment, MemoryReader
-from memcon.types import Outcome, OutcomeClass, StepKind, Task, TokenUsage
+from memcon.types import Outcome, OutcomeClass, StepKind, Task, TokenUsage, Trial
 
-__all__ = ["Attempt", "Player", "unevaluable"]
+__all__ = ["Attempt", "Played", "Player", "failed", "unevaluable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,17 @@ class Attempt:
 
     run: AgentRun | None
     outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What a task came to, before its end is committed."""
+
+    attempt: Attempt
+    # None when the backend failed before the task could begin.
+    memory: TaskMemory | None
+    # Every arm on this task, in arm order (policy `every_arm`); `attempt` is that of the drawn one.
+    trials: tuple[Trial, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +99,11 @@ def unevaluable(where: Boundary, message: str, *, duration_s: float = 0.0) -> Ou
         error_boundary=where.value,
         error=message,
     )
+
+
+def failed(error: BoundaryError) -> Attempt:
+    """The attempt that `error` ended outside of a `Player`."""
+    return Attempt(run=None, outcome=unevaluable(error.boundary, str(error)))
 
 
 def _classify(run: AgentRun) -> OutcomeClass:

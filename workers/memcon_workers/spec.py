@@ -103,7 +103,8 @@ class StreamResult:
     stream: int
     num_ended: int
     num_tasks: int
-    # Seconds from the claim to now, and of these inside model and environment; for the bench.
+    # Seconds from the claim to now without filling a fresh memory, and of these inside model and environment; for the
+    # bench.
     elapsed_s: float
     model_s: float
     environment_s: float

@@ -1,27 +1,32 @@
 """StreamLoop: the tasks of one stream in order, so that any death loses and doubles nothing.
 
-The task protocol (docs/architecture.md): claim, begin, decide, end in one commit, then outcomes until acknowledged. No
-clock, no chance and no Ray of its own: collaborators are ports, seeds come from the tree, blocking commits go to the
-process's one writer thread.
+The task protocol (docs/architecture.md): claim, begin, decide, end in one commit, then outcomes until acknowledged. The
+claim of a fresh stream fills its memory. No clock, no chance and no Ray of its own: collaborators are ports, seeds come
+from the tree, blocking commits go to the process's one writer thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from memcon import ids
 from memcon.control.controller import Finished, MemoryController, TaskMemory
+from memcon.control.decisions import tokens_injected
 from memcon.errors import Boundary, BoundaryError
 from memcon.protocols import Clock, EpisodeSink, PolicyClient
 from memcon.seeds import SeedTree
 from memcon.store import StreamStore
-from memcon.types import Episode, OutcomeClass, Task, Trajectory
-from memcon_workers.episode import Attempt, Player, unevaluable
-from memcon_workers.spec import StreamResult, StreamSpec, TaskEnded
+from memcon.types import Episode, OutcomeClass, Task, TokenUsage, Trajectory
+from memcon_workers.episode import Attempt, Played, Player, failed, unevaluable
+from memcon_workers.gate import Gate, unless_stopped
+from memcon_workers.spec import StreamReady, StreamResult, StreamSpec, TaskEnded
+from memcon_workers.trials import TrialPlayer
 
 __all__ = ["BLOCK_ORDINALS", "StreamLoop", "StreamParts", "root_seeds", "stream_tasks", "summary"]
 
@@ -44,21 +49,36 @@ class StreamParts:
     clock: Clock
     # The process's writer thread.
     writer: Executor
+    # The attempts that `spec.preload` asks for; None without it.
+    practise: Callable[[], Coroutine[Any, Any, Sequence[Trajectory]]] | None = None
+    # None: tasks need no grant.
+    gate: Gate | None = None
 
 
 class StreamLoop:
-    """Runs one claimed stream to its end, or until `stop` is set at a task boundary."""
+    """Runs one claimed stream to its end, or until `stop` is set at a task boundary.
+
+    `tell` gets every ended task, and for a gated stream when it is ready for the next one, in order.
+    """
 
     def __init__(
-        self, spec: StreamSpec, parts: StreamParts, *, stop: asyncio.Event, on_task: Callable[[TaskEnded], None]
+        self,
+        spec: StreamSpec,
+        parts: StreamParts,
+        *,
+        stop: asyncio.Event,
+        tell: Callable[[TaskEnded | StreamReady], None],
     ) -> None:
-        self._spec, self._parts, self._stop, self._on_task = spec, parts, stop, on_task
+        self._spec, self._parts, self._stop, self._tell = spec, parts, stop, tell
         self._seeds = root_seeds(spec).child("stream", spec.stream)
         self._epoch = 0
         self._worker_deaths = 0
-        self._model_s = self._environment_s = 0.0
+        self._seeding_s = self._model_s = self._environment_s = 0.0
         self._num_steps = 0
         self._controller = parts.make_controller()
+        self._trials = None
+        if spec.trial_set is not None:
+            self._trials = TrialPlayer(spec.trial_set, store=parts.store, cell=spec.cell, stream=spec.stream)
 
     async def run(self, *, worker_died: bool) -> StreamResult:
         """Claim the stream and run what is left of it.
@@ -67,11 +87,12 @@ class StreamLoop:
 
         Raises:
             StorageError, DamagedFileError, UnavailableError, ConflictError: the stream cannot go on; nothing is lost.
+            ConfigError, NotFoundError: what the memory shall begin with cannot be had; the stream has not begun.
         """
         start = self._parts.clock.monotonic()
         await self._claim(worker_died=worker_died)
         store = self._parts.store
-        while store.num_ended < len(self._parts.tasks) and not self._stop.is_set():
+        while store.num_ended < len(self._parts.tasks) and await self._may_begin():
             await self._task(store.num_ended)
         if store.num_ended % BLOCK_ORDINALS:
             await self._export_block(store.num_ended // BLOCK_ORDINALS)
@@ -80,7 +101,7 @@ class StreamLoop:
             stream=self._spec.stream,
             num_ended=store.num_ended,
             num_tasks=len(self._parts.tasks),
-            elapsed_s=self._parts.clock.monotonic() - start,
+            elapsed_s=self._parts.clock.monotonic() - start - self._seeding_s,
             model_s=self._model_s,
             environment_s=self._environment_s,
             num_steps=self._num_steps,
@@ -93,6 +114,7 @@ class StreamLoop:
         self._epoch = await self._write(store.raise_epoch)
         if policy is not None and self._spec.learning is not None:
             await policy.open_table(self._spec.table, self._spec.learning)
+        await self._seed()
         await self._deliver()
         unfinished = store.open_task()
         if unfinished is not None:
@@ -106,6 +128,26 @@ class StreamLoop:
         for block in range(-(-store.num_ended // BLOCK_ORDINALS)):
             await self._export_block(block)
 
+    async def _seed(self) -> None:
+        """Fill the memory of a stream whose first task has never begun, in one commit that is made once.
+
+        A memory that is copied has all that its own stream was preloaded with.
+        """
+        store, source, practise = self._parts.store, self._spec.memory_from, self._parts.practise
+        if (source is None and practise is None) or store.is_seeded:
+            return
+        start = self._parts.clock.monotonic()
+        if source is not None:
+            await self._write(lambda: store.seeded(lambda: store.copy_memory(Path(source))))
+            # The backend has seen an empty file.
+            self._controller = self._parts.make_controller()
+        elif practise is not None:
+            attempts = await unless_stopped(practise(), self._stop)
+            if attempts is None:
+                return
+            await self._write(lambda: store.seeded(lambda: [self._controller.learn(attempt) for attempt in attempts]))
+        self._seeding_s = self._parts.clock.monotonic() - start
+
     async def _deliver(self) -> None:
         waiting = self._parts.store.outbox()
         if waiting and self._parts.policy is not None:
@@ -118,50 +160,51 @@ class StreamLoop:
 
     # --- one task ----------------------------------------------------------------------------------------------------
 
+    async def _may_begin(self) -> bool:
+        """Wait until the next task is granted, if it needs that; False when the stream was asked to end here."""
+        if self._parts.gate is None or self._stop.is_set():
+            return not self._stop.is_set()
+        num_ended = self._parts.store.num_ended
+        self._tell(StreamReady(cell=self._spec.cell, stream=self._spec.stream, num_ended=num_ended))
+        return await self._parts.gate.passed()
+
     async def _task(self, ordinal: int) -> None:
         parts = self._parts
-        task = parts.tasks[ordinal]
         started_at = parts.clock.wall()
         await self._write(lambda: parts.store.begin(ordinal, self._epoch, worker_deaths=self._worker_deaths))
+        played = await self._play(ordinal)
         try:
-            memory = self._controller.begin(task, ordinal=ordinal, episode_id=self._episode_id(ordinal, self._epoch))
+            episode = await self._end(ordinal, played, started_at)
         except BoundaryError as error:
-            episode = await self._end(ordinal, None, _failed(error), started_at)
-        else:
-            episode = await self._play(ordinal, memory, started_at)
+            # The memory backend failed while it recorded: the transaction is rolled back, and the backend's view in
+            # this process may be ahead of the file, so it is built again from the file.
+            self._controller = parts.make_controller()
+            episode = await self._end(ordinal, replace(played, attempt=failed(error)), started_at)
         self._worker_deaths = 0
         await self._settle(episode)
         self._count(episode)
 
-    async def _play(self, ordinal: int, memory: TaskMemory, started_at: float) -> Episode:
-        attempt = await self._attempt(self._parts.tasks[ordinal], ordinal, memory)
+    async def _play(self, ordinal: int) -> Played:
+        task, episode_id = self._parts.tasks[ordinal], self._episode_id(ordinal, self._epoch)
+        attempt = functools.partial(self._attempt, task, ordinal)
+        if self._trials is not None:
+            return await self._trials.play(
+                self._controller, task, ordinal=ordinal, episode_id=episode_id, attempt=attempt
+            )
         try:
-            return await self._end(ordinal, memory, attempt, started_at)
+            memory = self._controller.begin(task, ordinal=ordinal, episode_id=episode_id)
         except BoundaryError as error:
-            # The memory backend failed while it recorded: the transaction is rolled back, and the backend's view in
-            # this process may be ahead of the file, so it is built again from the file.
-            self._controller = self._parts.make_controller()
-            return await self._end(ordinal, memory, _failed(error), started_at)
+            return Played(attempt=failed(error), memory=None)
+        return Played(attempt=await attempt(memory), memory=memory)
 
-    async def _end(self, ordinal: int, memory: TaskMemory | None, attempt: Attempt, started_at: float) -> Episode:
-        """Commit the task: memory, plan templates, episode and outcomes, all or nothing.
-
-        `memory` is None when the backend failed before the task could begin.
-        """
-        spec = self._spec
+    async def _end(self, ordinal: int, played: Played, started_at: float) -> Episode:
+        """Commit the task: memory, plan templates, maintenance, episode and outcomes, all or nothing."""
+        spec, memory, attempt = self._spec, played.memory, played.attempt
         finished = memory.finish(attempt.outcome) if memory else Finished(reward=None, decisions=(), outcomes=())
         task, run = self._parts.tasks[ordinal], attempt.run
 
         def make() -> Episode:
-            read = written = upkeep = 0
-            if memory is not None:
-                read, upkeep = memory.read_tokens, memory.maintenance_tokens
-            if memory is not None and run is not None:
-                trajectory = Trajectory(
-                    task=task, first_observation=run.first_observation, steps=run.steps, success=run.success
-                )
-                written = memory.record(trajectory, attempt.outcome)
-            tokens = replace(attempt.outcome.tokens, memory_read=read, memory_write=written, memory_maintenance=upkeep)
+            tokens, maintenance = self._remember(ordinal, played)
             return Episode(
                 run=spec.run,
                 cell=spec.cell,
@@ -179,10 +222,32 @@ class StreamLoop:
                 reward=finished.reward,
                 memory_size=self._controller.memory_size() if memory else 0,
                 started_at=started_at,
+                maintenance=maintenance,
+                trials=played.trials,
             )
 
         episode: Episode = await self._write(lambda: self._parts.store.end(make, finished.outcomes))
         return episode
+
+    def _remember(self, ordinal: int, played: Played) -> tuple[TokenUsage, Mapping[str, str]]:
+        """Keep the attempt and run the upkeep that is due; returns the task's tokens with both, and `maintenance`.
+
+        An `unevaluable` task leaves nothing and has no upkeep: a hook that killed its workers must not run again.
+        """
+        memory, run, outcome = played.memory, played.attempt.run, played.attempt.outcome
+        if memory is None:
+            return outcome.tokens, {}
+        tokens = replace(outcome.tokens, memory_read=memory.read_tokens, memory_maintenance=memory.maintenance_tokens)
+        if run is None:
+            return tokens, {}
+        task = self._parts.tasks[ordinal]
+        trajectory = Trajectory(
+            task=task, first_observation=run.first_observation, steps=run.steps, success=run.success
+        )
+        written = memory.record(trajectory, outcome)
+        upkeep, maintenance = self._controller.upkeep(self._controller.scheduled(ordinal))
+        maintained = tokens.memory_maintenance + upkeep
+        return replace(tokens, memory_write=written, memory_maintenance=maintained), maintenance
 
     async def _settle(self, episode: Episode) -> None:
         """Tell the owner how the task ended, until it is acknowledged; then export a block that is full."""
@@ -197,7 +262,7 @@ class StreamLoop:
         self._model_s += sum(step.model_s for step in episode.steps)
         self._environment_s += sum(step.environment_s for step in episode.steps)
         self._num_steps += len(episode.steps)
-        self._on_task(summary(episode))
+        self._tell(summary(episode))
 
     async def _export_block(self, block: int) -> None:
         parts, start = self._parts, block * BLOCK_ORDINALS
@@ -222,10 +287,6 @@ class StreamLoop:
 
     async def _write(self, call: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._parts.writer, call)
-
-
-def _failed(error: BoundaryError) -> Attempt:
-    return Attempt(run=None, outcome=unevaluable(error.boundary, str(error)))
 
 
 def root_seeds(spec: StreamSpec) -> SeedTree:
@@ -257,9 +318,7 @@ def summary(episode: Episode) -> TaskEnded:
         num_steps=outcome.num_steps,
         agent_prompt_tokens=outcome.tokens.agent_prompt,
         agent_completion_tokens=outcome.tokens.agent_completion,
-        memory_tokens=sum(
-            d.tokens_items + d.tokens_insights + d.tokens_plan + d.tokens_hint for d in episode.decisions
-        ),
+        memory_tokens=sum(tokens_injected(decision) for decision in episode.decisions),
         num_decisions=len(episode.decisions),
         num_forced=sum(decision.forced for decision in episode.decisions),
         memory_size=episode.memory_size,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,9 @@ from memcon.protocols import Benchmark, ChatModel, Embedder, Environment, Episod
 from memcon.store import StreamStore
 from memcon.types import Task
 from memcon_workers.episode import Player
-from memcon_workers.spec import PluginSpec, StreamError, StreamResult, StreamSpec, TaskEnded
+from memcon_workers.gate import Gate
+from memcon_workers.preload import PracticeBook
+from memcon_workers.spec import PluginSpec, StreamError, StreamReady, StreamResult, StreamSpec, TaskEnded
 from memcon_workers.stream import StreamLoop, StreamParts, stream_tasks
 
 __all__ = ["ClientFactory", "SinkFactory", "Worker"]
@@ -50,11 +53,14 @@ class Worker:
         # One thread for all commits: SQLite never blocks the loop, and commits of this process queue up in order.
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memcon-writer")
         self._stop = asyncio.Event()
-        self._ended: list[TaskEnded] = []
+        self._reports: list[TaskEnded | StreamReady] = []
         self._news = asyncio.Event()
+        # Of the gated streams that run here, by cell and stream.
+        self._gates: dict[tuple[str, int], Gate] = {}
         # Built once a process: plug-ins without state of a stream.
         self._shared: dict[str, Any] = {}
         self._tasks: dict[str, list[Task]] = {}
+        self._book = PracticeBook()
 
     async def run_stream(self, spec: StreamSpec, *, worker_died: bool) -> StreamResult | StreamError:
         """Run `spec` to its end, or to the next task boundary after `stop`; an error is a value, told in one line."""
@@ -72,40 +78,35 @@ class Worker:
         benchmark: Benchmark = self._built("benchmark", spec.benchmark)
         store = await self._open_store(spec)
         environment: Environment | None = None
+        name = (spec.cell, spec.stream)
+        if spec.gated:
+            self._gates[name] = Gate(self._stop)
         try:
             environment = benchmark.environment()
-            parts = StreamParts(
-                tasks=stream_tasks(spec, self._all_tasks(spec.benchmark, benchmark)),
-                store=store,
-                player=Player(
-                    framework=self._built("framework", spec.framework, clock=self._clock),
-                    environment=environment,
-                    model=self._model(spec.backbone),
-                    clock=self._clock,
-                    time_limit_s=spec.task_time_limit_s,
-                ),
-                make_controller=lambda: self._controller(spec, benchmark, store),
-                policy=self._client if spec.learning is not None else None,
-                sink=self._sink,
-                clock=self._clock,
-                writer=self._writer,
-            )
-            loop = StreamLoop(spec, parts, stop=self._stop, on_task=self._note)
+            parts = self._parts(spec, benchmark, environment, store)
+            loop = StreamLoop(spec, parts, stop=self._stop, tell=self._tell)
             return await loop.run(worker_died=worker_died)
         finally:
+            self._gates.pop(name, None)
             # In the writer thread: after a cancel it may still be in a commit.
             await asyncio.get_running_loop().run_in_executor(self._writer, store.close)
             if environment is not None:
                 with contextlib.suppress(Exception):
                     environment.close()
 
-    async def drain(self, *, patience_s: float = 1.0) -> list[TaskEnded]:
-        """Tasks that ended since the last call; waits for the first one, but not longer than `patience_s`."""
+    async def drain(self, *, patience_s: float = 1.0) -> list[TaskEnded | StreamReady]:
+        """What streams told since the last call, in order; waits for the first, but not longer than `patience_s`."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), patience_s)
         self._news.clear()
-        ended, self._ended = self._ended, []
-        return ended
+        reports, self._reports = self._reports, []
+        return reports
+
+    def grant(self, cell: str, stream: int) -> None:
+        """Let the next task of a gated stream begin; no effect on a stream that has left this worker."""
+        gate = self._gates.get((cell, stream))
+        if gate is not None:
+            gate.grant()
 
     def stop(self) -> None:
         """Let every stream end at its next task boundary."""
@@ -124,6 +125,29 @@ class Worker:
             self._writer.shutdown(wait=True)
 
     # --- building ----------------------------------------------------------------------------------------------------
+
+    def _parts(
+        self, spec: StreamSpec, benchmark: Benchmark, environment: Environment, store: StreamStore
+    ) -> StreamParts:
+        player = Player(
+            framework=self._built("framework", spec.framework, clock=self._clock),
+            environment=environment,
+            model=self._model(spec.backbone),
+            clock=self._clock,
+            time_limit_s=spec.task_time_limit_s,
+        )
+        return StreamParts(
+            tasks=stream_tasks(spec, self._all_tasks(spec.benchmark, benchmark)),
+            store=store,
+            player=player,
+            make_controller=lambda: self._controller(spec, benchmark, store),
+            policy=self._client if spec.learning is not None else None,
+            sink=self._sink,
+            clock=self._clock,
+            writer=self._writer,
+            practise=functools.partial(self._book.attempts, spec, benchmark, player) if spec.preload else None,
+            gate=self._gates.get((spec.cell, spec.stream)),
+        )
 
     def _built(self, kind: str, spec: PluginSpec, **collaborators: Any) -> Any:
         key = f"{kind}:{codec.encode_json(spec)}"
@@ -177,9 +201,11 @@ class Worker:
                 reward=spec.reward,
                 clock=self._clock,
                 place=StreamPlace(cell=spec.cell, stream=spec.stream),
+                setup=spec.setup,
+                memory_frozen=spec.memory_frozen,
             )
         )
 
-    def _note(self, ended: TaskEnded) -> None:
-        self._ended.append(ended)
+    def _tell(self, report: TaskEnded | StreamReady) -> None:
+        self._reports.append(report)
         self._news.set()

@@ -10,7 +10,7 @@ from memcon.policy_types import DecideReply, OutcomeRequest
 from memcon.tokens import estimate_tokens
 from memcon.types import Decision, MemoryContext
 
-__all__ = ["DecisionLog", "Finished", "brought", "chosen"]
+__all__ = ["DecisionLog", "Finished", "brought", "chosen", "tokens_injected"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,29 +42,48 @@ class DecisionLog:
         self._decisions.append(decision)
         self._tokens.append(token)
 
-    def finish(self, reward: float | None, *, gamma: float | None) -> Finished:
-        """Discount `reward` over the decisions (Eq. 7); without `reward` or `gamma` (no policy) nothing is credited."""
+    def finish(self, reward: float | None, *, gamma: float | None, token_cost: float) -> Finished:
+        """Discount `reward` over the decisions (Eq. 7), each less `token_cost` per 1,000 tokens that it injected.
+
+        Without `reward` or `gamma` (no policy) nothing is credited.
+        """
         if reward is None or gamma is None:
             return Finished(reward=reward, decisions=tuple(self._decisions), outcomes=())
-        number = len(self._decisions)
-        credited = tuple(
-            replace(
-                decision,
-                credit=credit.discounted(reward, gamma=gamma, position=decision.position, num_decisions=number),
-            )
-            for decision in self._decisions
-        )
         outcomes = tuple(
             OutcomeRequest(
                 decision_id=decision.decision_id,
                 token=token,
                 reward=reward,
                 position=decision.position,
-                num_decisions=number,
+                num_decisions=len(self._decisions),
+                cost=token_cost * tokens_injected(decision) / 1000,
             )
             for decision, token in zip(self._decisions, self._tokens, strict=True)
         )
-        return Finished(reward=reward, decisions=credited, outcomes=outcomes)
+        return Finished(
+            reward=reward,
+            decisions=tuple(
+                replace(decision, credit=_credit(outcome, gamma))
+                for decision, outcome in zip(self._decisions, outcomes, strict=True)
+            ),
+            outcomes=outcomes,
+        )
+
+
+def tokens_injected(decision: Decision) -> int:
+    """Estimated tokens that `decision` put into the prompt, of all sources (MC-42)."""
+    return decision.tokens_items + decision.tokens_insights + decision.tokens_plan + decision.tokens_hint
+
+
+def _credit(outcome: OutcomeRequest, gamma: float) -> float:
+    """What the owner credits for `outcome`, bit for bit: the same function of the same numbers."""
+    return credit.discounted(
+        outcome.reward,
+        gamma=gamma,
+        position=outcome.position,
+        num_decisions=outcome.num_decisions,
+        cost=outcome.cost,
+    )
 
 
 def chosen(asked: Decision, reply: DecideReply) -> Decision:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from memcon.control import decomposition
-from memcon.control.plans import PlanIndex, PlanTemplate, Rewriter, extract
-from memcon.control.progress import ProgressMatcher
+from memcon.control.plans import PlanIndex, PlanTemplate, extract
 from memcon.control.settings import ControlSettings
+from memcon.control.worlds import Worlds
 from memcon.errors import Boundary, BoundaryError, boundary
 from memcon.protocols import Benchmark, MemoryBackend
 from memcon.store import StreamStore
@@ -56,27 +56,30 @@ class Operations:
         backend: MemoryBackend,
         store: StreamStore,
         control: ControlSettings,
-        augmented: bool,
+        memory_frozen: bool,
     ) -> None:
-        self._benchmark, self._backend, self._store, self._control = benchmark, backend, store, control
-        # The paper's static backend (policy `none`) keeps no templates and gives no hint.
-        self._injects = augmented and control.plan_injection
-        self._decomposes = augmented and control.goal_decomposition
-        self.matcher = ProgressMatcher(benchmark.progress_rules)
-        self._rewriter = Rewriter(benchmark.vocabulary)
+        self._backend, self._store, self._control = backend, store, control
+        self._memory_frozen = memory_frozen
         self._plans = PlanIndex(store, choice=control.choice)
+        self.worlds = Worlds(benchmark)
 
     def unsupported(self, action: MemoryAction) -> str:
         """Why `action` cannot do what it says, or ""."""
-        if action.op in _MAINTENANCE and action.op not in self._backend.maintains:
-            return f"memory '{self._backend.name}' has no {action.op.value} hook"
-        if action.op is Operation.PLAN_INJECT and not self._injects:
+        if action.op in _MAINTENANCE:
+            return self.cannot_maintain(action.op)
+        if action.op is Operation.PLAN_INJECT and not self._control.plan_injection:
             return "plan injection is switched off"
         return ""
 
+    def cannot_maintain(self, operation: Operation) -> str:
+        """Why the hook `operation` cannot run, or ""."""
+        if operation not in self._backend.maintains:
+            return f"memory '{self._backend.name}' has no {operation.value} hook"
+        return f"memory '{self._backend.name}' is frozen" if self._memory_frozen else ""
+
     def plan_available(self, goal_type: str) -> bool:
         """PlanInject would find a template for `goal_type` (MC-9)."""
-        return self._injects and self._plans.get(goal_type) is not None
+        return self._control.plan_injection and self._plans.get(goal_type) is not None
 
     def memory_size(self) -> int:
         """Items in the backend.
@@ -96,7 +99,7 @@ class Operations:
         if action.op is Operation.NOOP:
             return Applied()
         if action.op in _MAINTENANCE:
-            return await self._maintain(action)
+            return await self._maintain(action.op)
         return await self._fetch(action, task)
 
     async def retrieve_default(self, task: Task) -> Applied:
@@ -109,20 +112,41 @@ class Operations:
         return Applied(context=MemoryContext(items=found.items, insights=found.insights), read_tokens=found.tokens)
 
     def record(self, trajectory: Trajectory) -> int:
-        """Store a finished attempt and learn its plan, inside the commit of the task's end; returns the tokens it cost.
+        """Store a finished attempt, inside a commit of the stream's file; returns the tokens it cost.
 
         Raises:
             BoundaryError: the backend failed.
             StorageError: the disk refuses.
         """
         with boundary(Boundary.MEMORY, "record"):
-            tokens = self._backend.record(trajectory)
-        if self._injects or self._decomposes:
-            actions = extract(trajectory, rewriter=self._rewriter, matcher=self.matcher)
-            if actions:
-                task = trajectory.task
-                self._plans.offer(task.goal_type, PlanTemplate(source_goal=task.goal, actions=actions))
-        return tokens
+            return self._backend.record(trajectory)
+
+    def learn_plan(self, trajectory: Trajectory) -> None:
+        """Offer the plan of a finished attempt, inside the same commit.
+
+        Raises:
+            StorageError: the disk refuses.
+        """
+        if not (self._control.plan_injection or self._control.goal_decomposition):
+            return
+        task = trajectory.task
+        world = self.worlds.of(task)
+        steps = extract(trajectory, rewriter=world.rewriter, matcher=world.matcher)
+        if steps:
+            self._plans.offer(task.goal_type, PlanTemplate(source_goal=task.goal, actions=steps))
+
+    def maintain(self, operation: Operation) -> Applied:
+        """Run a maintenance hook at once, in this thread; one that fails is rolled back and told in the result.
+
+        Raises:
+            StorageError: the disk refuses.
+        """
+        try:
+            with self._store.maintenance(), boundary(Boundary.MEMORY, operation.value):
+                tokens = self._backend.maintain(operation)
+        except BoundaryError as error:
+            return self._hook_failed(operation, error)
+        return Applied(maintained=True, maintenance_tokens=tokens)
 
     async def _fetch(self, action: MemoryAction, task: Task) -> Applied:
         declared = self._backend.capabilities
@@ -138,32 +162,43 @@ class Operations:
         """The plan text of the arm PlanInject, and why there is none (MC-18)."""
         if action.op is not Operation.PLAN_INJECT:
             return "", ""
-        if not self._injects:
+        if not self._control.plan_injection:
             return "", "plan_off"
         template = self._plans.get(task.goal_type)
-        return (self._rewriter.render(template, self._control.form), "") if template else ("", "no_plan")
+        if template is None:
+            return "", "no_plan"
+        return self.worlds.of(task).rewriter.render(template, self._control.form), ""
 
     def _hint(self, task: Task) -> str:
-        if not self._decomposes:
+        if not self._control.goal_decomposition:
             return ""
-        types = self._benchmark.single_object_types
-        return decomposition.hint(task.goal_type, types, self._plans, rewriter=self._rewriter, form=self._control.form)
+        world = self.worlds.of(task)
+        return decomposition.hint(
+            task.goal_type,
+            world.benchmark.single_object_types,
+            self._plans,
+            rewriter=world.rewriter,
+            form=self._control.form,
+        )
 
-    async def _maintain(self, action: MemoryAction) -> Applied:
-        if self.unsupported(action):
+    async def _maintain(self, operation: Operation) -> Applied:
+        if self.cannot_maintain(operation):
             return Applied(degraded="unsupported")
         try:
             with self._store.maintenance():
-                tokens = await self._call(action.op.value, lambda: self._backend.maintain(action.op))
+                tokens = await self._call(operation.value, lambda: self._backend.maintain(operation))
         except BoundaryError as error:
-            cause = error.__cause__ or error
-            _log.warning(
-                "memory.hook_failed",
-                extra={"backend": self._backend.name, "operation": action.op.value, "error": type(cause).__name__},
-                exc_info=cause,
-            )
-            return Applied(degraded="hook_failed", hook_error=f"{type(cause).__name__}: {cause}")
+            return self._hook_failed(operation, error)
         return Applied(maintained=True, maintenance_tokens=tokens)
+
+    def _hook_failed(self, operation: Operation, error: BoundaryError) -> Applied:
+        cause = error.__cause__ or error
+        _log.warning(
+            "memory.hook_failed",
+            extra={"backend": self._backend.name, "operation": operation.value, "error": type(cause).__name__},
+            exc_info=cause,
+        )
+        return Applied(degraded="hook_failed", hook_error=f"{type(cause).__name__}: {cause}")
 
     async def _call(self, doing: str, call: Callable[[], T]) -> T:
         with boundary(Boundary.MEMORY, doing):

@@ -13,7 +13,10 @@ __all__ = ["ControlSettings", "PreloadSettings"]
 
 @dataclass(slots=True, kw_only=True)
 class ControlSettings:
-    """When decisions are taken and what they may bring. Policy `none` has no controller: only the backend's default."""
+    """When decisions are taken and what they may bring.
+
+    Policy `none` takes none and brings the backend's default; of these settings it heeds the maintenance schedule only.
+    """
 
     # "events": task start, change of the step phase, stuck turned true (reading A-1); "every_step": after each action;
     # "start": once, at task start.
@@ -30,7 +33,8 @@ class ControlSettings:
     goal_decomposition: bool = True
     # Ask the owner for the per-arm values of each decision.
     explain: bool = False
-    # Maintenance as a schedule outside the bandit: after every N-th task of a stream; None = never.
+    # Maintenance as a schedule outside the bandit: after every N-th task of a stream; None = never. Where both are due,
+    # Consolidate goes first.
     forget_every: int | None = None
     consolidate_every: int | None = None
 
@@ -63,6 +67,8 @@ class PreloadSettings:
     source: str = "reference_plans"
     # Practice tasks of each goal type.
     per_type: int = 25
+    # Nothing is added afterwards: every task meets the same memory.
+    frozen: bool = False
 
     def __post_init__(self) -> None:
         checks.choice("source", self.source, ("reference_plans", "attempts"))

@@ -1,7 +1,7 @@
 """What a policy shard journals. Owns the event types and their text form; knows nothing of files or tables.
 
-The journal is the truth: a table is the fold of its events (`memcon.learning.shard`). Per-arm values are not
-journaled, since the fold recomputes them. A field that is added later needs a default, so that old journals stay
+The journal is the truth: a table is the fold of its events (`memcon.learning.shard`). Per-arm values and probabilities
+are not journaled, since they are recomputed. A field that is added later needs a default, so that old journals stay
 readable.
 """
 
@@ -11,10 +11,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from memcon import codec
 from memcon.errors import UnknownNameError
+from memcon.learning.q_table import Numbers
+from memcon.learning.settings import encode_settings
 from memcon.policy_types import LearningSettings
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "Decided",
     "EpisodeClosed",
     "Event",
+    "Imported",
     "RecoveredDecision",
     "decode_event",
     "encode_event",
@@ -37,6 +40,17 @@ class Created:
 
     table: str
     settings: LearningSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """A table took over the numbers of another one before its first decision."""
+
+    table: str
+    # Where they come from, for people; the same in the journals of all shards.
+    source: str
+    # Those at the keys that this shard owns.
+    numbers: Numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,20 +111,27 @@ class EpisodeClosed:
     episode_id: str
 
 
-Event: TypeAlias = Created | Decided | Credited | Cancelled | EpisodeClosed
+Event: TypeAlias = Created | Imported | Decided | Credited | Cancelled | EpisodeClosed
 
 # Kind as it stands in the journal -> type of the event.
 KINDS: Mapping[str, type[Event]] = MappingProxyType(
     {
         "created": Created,
+        "imported": Imported,
         "decided": Decided,
         "credited": Credited,
         "cancelled": Cancelled,
         "episode_closed": EpisodeClosed,
     }
 )
-# Events are flat but for two nested values, which `default` turns into dicts; ASCII, so that any store takes it.
-_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=codec.encode)
+
+
+def _encode_nested(value: Any) -> Any:
+    return encode_settings(value) if isinstance(value, LearningSettings) else codec.encode(value)
+
+
+# Events are flat but for few nested values, which `default` turns into dicts; ASCII, so that any store takes it.
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_encode_nested)
 _FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {kind: tuple(field.name for field in fields(event_type)) for kind, event_type in KINDS.items()}
 )

@@ -1,4 +1,4 @@
-"""Rules of a decision's life: what a request may still do to it. Pure checks; nothing here changes a table.
+"""Rules of a decision's life, and of a table's first one: what a request may still do. Pure checks; nothing changes.
 
 open -> credited | cancelled; credited + same terms -> no effect; everything else is a conflict. Terms are (reward,
 num_decisions, cost).
@@ -10,9 +10,9 @@ from memcon.errors import ConfigError, ConflictError
 from memcon.learning.decision_token import Claims
 from memcon.learning.events import Credited, RecoveredDecision
 from memcon.learning.table import ClosedDecision, OpenDecision, PolicyTable
-from memcon.policy_types import DecideRequest, OutcomeRequest
+from memcon.policy_types import DecideRequest, OutcomeRequest, TableImport
 
-__all__ = ["check_claims", "check_decide", "check_duplicate", "recovered", "terms_text"]
+__all__ = ["check_claims", "check_decide", "check_duplicate", "check_import", "recovered", "terms_text"]
 
 
 def check_decide(table: PolicyTable, request: DecideRequest, earlier: OpenDecision | None) -> None:
@@ -77,7 +77,8 @@ def recovered(table: PolicyTable, claims: Claims) -> RecoveredDecision | None:
     """The decision to recover from its verified token; None when the table knows it.
 
     Raises:
-        ConflictError: the id is open with another key or arm, its episode was cancelled, or its arm does not exist.
+        ConflictError: the id is open with other keys or another arm, its episode was cancelled, or the table has no
+            such arm or no such chain of keys.
     """
     where = f"outcome of decision '{claims.decision_id}'"
     opened = table.open_decision(claims.decision_id)
@@ -93,7 +94,32 @@ def recovered(table: PolicyTable, claims: Claims) -> RecoveredDecision | None:
         raise ConflictError(f"{where}: its episode '{claims.episode_id}' was cancelled; do not send it again")
     if claims.action_id not in table.settings.action_ids:
         raise ConflictError(f"{where}: its arm '{claims.action_id}' is none of table '{claims.table}'")
+    if len(claims.keys) != table.chain_length:
+        raise ConflictError(
+            f"{where}: its token has {len(claims.keys)} keys, table '{claims.table}' counts at {table.chain_length}"
+        )
     return RecoveredDecision(episode_id=claims.episode_id, keys=claims.keys, action_id=claims.action_id)
+
+
+def check_import(table: PolicyTable, request: TableImport) -> bool:
+    """True when the numbers are still to be taken over, False when they already were.
+
+    Raises:
+        ConfigError: the source has no name.
+        ConflictError: the table started from another source, or has decisions already.
+    """
+    where = f"importing into policy table '{request.table}'"
+    if not request.source:
+        raise ConfigError(f"{where}: source is empty; say where the numbers come from")
+    if table.source == request.source:
+        return False
+    if table.source:
+        raise ConflictError(f"{where}: it started from '{table.source}', asked '{request.source}'; take another table")
+    if table.has_decisions:
+        raise ConflictError(
+            f"{where}: it has decisions already, and learned numbers cannot be mixed; take another table"
+        )
+    return True
 
 
 def terms_text(reward: float, num_decisions: int, cost: float) -> str:

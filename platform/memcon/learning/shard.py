@@ -14,12 +14,19 @@ from typing import Any, Generic, TypeVar
 
 from memcon import ids
 from memcon.errors import ConfigError, ConflictError, InvariantError, MemconError, NotFoundError
-from memcon.learning import decision_token, life
+from memcon.learning import decision_token, life, transfer
 from memcon.learning.credit import check_outcome
-from memcon.learning.events import Cancelled, Created, Credited, Decided, EpisodeClosed, Event
+from memcon.learning.events import Cancelled, Created, Credited, Decided, EpisodeClosed, Event, Imported
 from memcon.learning.settings import difference
 from memcon.learning.table import SUPERSEDED, OpenDecision, PolicyTable
-from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
+from memcon.policy_types import (
+    DecideReply,
+    DecideRequest,
+    LearningSettings,
+    OutcomeReply,
+    OutcomeRequest,
+    TableImport,
+)
 
 __all__ = ["Handled", "PolicyShard"]
 
@@ -75,10 +82,36 @@ class PolicyShard:
             )
         return Handled(reply=None)
 
+    def import_table(self, request: TableImport) -> Handled[None]:
+        """Let a table without decisions start from the numbers of another one, as far as their keys are owned here.
+
+        Each shard is sent the whole; the same source again has no effect. Counts are capped before
+        (`memcon.learning.transfer.capped`).
+
+        Raises:
+            NotFoundError: no such table.
+            ConflictError: the table has decisions here already, or started from another source.
+            ConfigError: a key or an arm is none of the table's, a number is impossible, or the source has no name.
+        """
+        table = self._table(request.table)
+        if not life.check_import(table, request):
+            return Handled(reply=None)
+        transfer.check_numbers(table.settings, request.numbers)
+        owning = transfer.owning_keys(table.settings, request.numbers)
+        numbers = {
+            key: {arm: dict(cell) for arm, cell in arms.items()}
+            for key, arms in request.numbers.items()
+            if self._owner(request.table, owning[key]) == self._shard
+        }
+        # Journaled without keys too: this shard refuses another source from now on.
+        event = Imported(table=request.table, source=request.source, numbers=numbers)
+        self._fold(event)
+        return Handled(reply=None, events=(event,))
+
     def decide(self, request: DecideRequest) -> Handled[DecideReply]:
         """Score, choose and count in one step; the same id again gives the same answer.
 
-        An open id with another key cancels the earlier decision.
+        An open id with other keys cancels the earlier decision.
 
         Raises:
             NotFoundError: no such table, or another shard owns the key.
@@ -89,8 +122,8 @@ class PolicyShard:
         earlier = table.open_decision(request.decision_id)
         life.check_decide(table, request, earlier)
         if earlier is not None and earlier.event.keys == request.keys:
-            return Handled(reply=self._reply(earlier, explain=request.explain))
-        scored = table.choose(request.keys, request.allowed, request.draw)
+            return Handled(reply=self._reply(table, earlier, explain=request.explain))
+        scored = table.choose(request.keys, request.allowed, request.draw, instead_of=earlier)
         self._check_owned(table, request.table, request.keys[-1])
         decided = Decided(
             table=request.table,
@@ -104,13 +137,12 @@ class PolicyShard:
         )
         events: tuple[Event, ...] = (decided,)
         if earlier is not None:
-            # Another key, so the choice above did not depend on it.
             cancelled = Cancelled(table=request.table, decision_id=request.decision_id, reason=SUPERSEDED)
             self._fold(cancelled)
             events = (cancelled, decided)
         self._received += 1
         opened = table.take(decided, scored, received=self._received)
-        return Handled(reply=self._reply(opened, explain=request.explain), events=events)
+        return Handled(reply=self._reply(table, opened, explain=request.explain), events=events)
 
     def outcome(self, request: OutcomeRequest) -> Handled[OutcomeReply]:
         """Credit a decision once; repeating the same outcome has no effect.
@@ -210,13 +242,19 @@ class PolicyShard:
         state.apply(event, received=self._received + 1)
         if isinstance(event, Decided):
             self._received += 1
-            self._check_place(event, event.keys)
+            self._check_place(event, event.keys[-1])
         elif isinstance(event, Credited) and event.recovered is not None:
-            self._check_place(event, event.recovered.keys)
+            self._check_place(event, event.recovered.keys[-1])
+        elif isinstance(event, Imported):
+            for shard_key in transfer.owning_keys(state.settings, event.numbers).values():
+                self._check_place(event, shard_key)
 
-    def _check_place(self, event: Event, keys: tuple[str, ...]) -> None:
-        if self._owner(event.table, keys[-1]) != self._shard:
-            raise InvariantError(f"{event}: shard {self._shard} of {self._num_shards} does not own its key")
+    def _check_place(self, event: Decided | Credited | Imported, shard_key: str) -> None:
+        if self._owner(event.table, shard_key) != self._shard:
+            what = event.source if isinstance(event, Imported) else event.decision_id
+            raise InvariantError(
+                f"table '{event.table}', '{what}': shard {self._shard} of {self._num_shards} does not own '{shard_key}'"
+            )
 
     # --- views ---------------------------------------------------------------------------------------------------
 
@@ -256,7 +294,7 @@ class PolicyShard:
 
     def _check_owned(self, state: PolicyTable, table: str, key: str) -> None:
         # A key that was decided at is owned: the hash is paid once a key.
-        if state.knows_key(key):
+        if state.knows_shard_key(key):
             return
         owner = self._owner(table, key)
         if owner != self._shard:
@@ -264,7 +302,7 @@ class PolicyShard:
                 f"key '{key}' of table '{table}' is not at shard {self._shard} of {self._num_shards}; ask shard {owner}"
             )
 
-    def _reply(self, opened: OpenDecision, *, explain: bool) -> DecideReply:
+    def _reply(self, table: PolicyTable, opened: OpenDecision, *, explain: bool) -> DecideReply:
         event, choice = opened.event, opened.scored.choice
         token = decision_token.sign(
             self._secret,
@@ -281,29 +319,29 @@ class PolicyShard:
             decision_id=event.decision_id,
             token=token,
             action_id=event.action_id,
-            propensity=choice.propensity,
+            # Here and not in the choice: a fold, which replies to nobody, does not pay for it.
+            propensity=table.propensity(opened.scored),
             tie_set=choice.tie_set,
             forced=choice.forced,
             table_version=opened.version,
             shard=self._shard,
             received=opened.received,
-            per_arm=_per_arm(opened) if explain else None,
+            per_arm=_per_arm(opened, table.probabilities(opened.scored)) if explain else None,
         )
 
 
-def _per_arm(opened: OpenDecision) -> Mapping[str, Mapping[str, float]]:
-    view, choice = opened.scored.view, opened.scored.choice
-    per_arm: dict[str, dict[str, float]] = {}
-    for i, arm in enumerate(view.action_ids):
-        values = {
+def _per_arm(opened: OpenDecision, probabilities: tuple[float, ...]) -> Mapping[str, Mapping[str, float]]:
+    """Numbers of the finest key, the rule's columns, and probabilities."""
+    view, columns = opened.scored.views[0], opened.scored.choice.columns
+    return {
+        arm: {
             "q": view.q[i],
-            # taken - credited = decisions of other tasks and of this one that are still open.
+            # taken - credited = decisions of other tasks that are still open.
             "taken": float(view.taken[i]),
             "credited": float(view.credited[i]),
-            "probability": choice.probabilities[i],
+            "probability": probabilities[i],
+            # JSON has no infinity: an unvisited arm has neither bonus nor score here.
+            **{name: values[i] for name, values in columns.items() if math.isfinite(values[i])},
         }
-        # JSON has no infinity: an unvisited arm has neither bonus nor score here.
-        if choice.bonuses and math.isfinite(choice.bonuses[i]):
-            values |= {"bonus": choice.bonuses[i], "score": choice.scores[i]}
-        per_arm[arm] = values
-    return per_arm
+        for i, arm in enumerate(view.action_ids)
+    }

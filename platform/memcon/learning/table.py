@@ -6,16 +6,17 @@ and applies them here, and a replay applies the journaled ones, so that both run
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from memcon import codec
 from memcon.errors import ConfigError, InvariantError, UnknownNameError
-from memcon.learning import credit
-from memcon.learning.events import Cancelled, Created, Credited, Decided, EpisodeClosed, Event
-from memcon.learning.exploration import Choice, build_rule
+from memcon.learning import credit, state_key, transfer
+from memcon.learning.events import Cancelled, Created, Credited, Decided, EpisodeClosed, Event, Imported
+from memcon.learning.exploration.rule import Choice, TieSetRule, build_rule
 from memcon.learning.q_table import KeyView, QTable
-from memcon.learning.settings import check_settings, difference
+from memcon.learning.settings import check_settings, difference, encode_settings
 from memcon.policy_types import LearningSettings
 
 __all__ = ["SUPERSEDED", "ClosedDecision", "OpenDecision", "PolicyTable", "Scored"]
@@ -23,13 +24,18 @@ __all__ = ["SUPERSEDED", "ClosedDecision", "OpenDecision", "PolicyTable", "Score
 _MAX_DRAW = (1 << 64) - 1
 # Reason of a cancel that the decide of the same id with another key brings; the id opens again at once.
 SUPERSEDED = "superseded"
+# A column that shows one draw of a rule that samples: it says nothing of a table.
+_DRAWN = "sample"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
     """A choice with the numbers that it was made from."""
 
-    view: KeyView
+    # Of each key of the chain, finest first.
+    views: tuple[KeyView, ...]
+    # Arms that could be chosen, in arm order.
+    allowed: tuple[str, ...]
     choice: Choice
 
 
@@ -71,6 +77,11 @@ class PolicyTable:
         self._rule = build_rule(created.settings)
         self._numbers = QTable(created.settings)
         self._arms = frozenset(created.settings.action_ids)
+        self._schemas = state_key.chain_schemas(created.settings)
+        # Chains that were found to nest, and the shard keys (the coarsest) that were decided at.
+        self._chains: set[tuple[str, ...]] = set()
+        self._shard_keys: set[str] = set()
+        self._source = ""
         self._open: dict[str, OpenDecision] = {}
         self._closed: dict[str, ClosedDecision] = {}
         # A dict for its order of insertion.
@@ -95,29 +106,80 @@ class PolicyTable:
         """The episode was cancelled."""
         return episode_id in self._closed_episodes
 
-    def knows_key(self, key: str) -> bool:
-        """A decision was taken at `key`."""
-        return key in self._numbers
+    @property
+    def chain_length(self) -> int:
+        """Keys that a decision counts at."""
+        return len(self._schemas)
 
-    def choose(self, keys: tuple[str, ...], allowed: tuple[str, ...] | None, draw: int) -> Scored:
-        """What the rule chooses now; nothing is counted.
+    @property
+    def source(self) -> str:
+        """Where the table's first numbers came from; "" = it started with the priors."""
+        return self._source
+
+    @property
+    def has_decisions(self) -> bool:
+        """A decision is or was known here."""
+        return bool(self._open or self._closed)
+
+    def knows_shard_key(self, key: str) -> bool:
+        """A decision was taken at a chain whose coarsest key is `key`."""
+        return key in self._shard_keys
+
+    def choose(
+        self,
+        keys: tuple[str, ...],
+        allowed: tuple[str, ...] | None,
+        draw: int,
+        *,
+        instead_of: OpenDecision | None = None,
+    ) -> Scored:
+        """What the rule chooses now, or once the open decision `instead_of` is taken back; nothing is counted.
 
         Raises:
             ConfigError: no arm is allowed, an arm is unknown, the chain or the draw is malformed, or the rule refuses.
             InvariantError: the rule chose an arm that is not allowed.
         """
-        if len(keys) != 1 or not keys[0]:
-            raise ConfigError(f"table '{self._table}': keys = {list(keys)}; rule '{self.settings.rule}' takes one key")
+        self._check_chain(keys)
         if not 0 <= draw <= _MAX_DRAW:
             raise ConfigError(f"table '{self._table}': draw = {draw}; expected 64 bits, 0 <= draw < 2^64")
         arms = self.settings.action_ids if allowed is None else self._in_arm_order(allowed)
-        view = self._numbers.view(keys[0])
-        choice = self._rule.choose(view, allowed=arms, draw=draw)
+        views = self._numbers.views(keys) if instead_of is None else self._views_without(instead_of.event, keys)
+        choice = self._rule.choose(views, allowed=arms, draw=draw)
         if choice.action_id not in arms:
             raise InvariantError(
                 f"rule '{self.settings.rule}' chose '{choice.action_id}', which is not among {', '.join(arms)}"
             )
-        return Scored(view=view, choice=choice)
+        return Scored(views=views, allowed=arms, choice=choice)
+
+    def propensity(self, scored: Scored) -> float:
+        """How likely the chosen arm was."""
+        if isinstance(self._rule, TieSetRule):
+            # Its choice says so already; scoring once more was a quarter of a decide.
+            return 1.0 / len(scored.choice.tie_set)
+        return self.probabilities(scored)[self.settings.action_ids.index(scored.choice.action_id)]
+
+    def probabilities(self, scored: Scored) -> tuple[float, ...]:
+        """How likely each arm was at a choice, in arm order."""
+        return self._rule.probabilities(scored.views, allowed=scored.allowed)
+
+    def _views_without(self, event: Decided, keys: tuple[str, ...]) -> tuple[KeyView, ...]:
+        # The two chains may share their coarser keys.
+        self._numbers.take_back(event.keys, event.action_id)
+        try:
+            return self._numbers.views(keys)
+        finally:
+            self._numbers.take(event.keys, event.action_id)
+
+    def _check_chain(self, keys: tuple[str, ...]) -> None:
+        if len(self._schemas) == 1:
+            # The text is the caller's: one key needs no other to agree with.
+            if len(keys) != 1 or not keys[0]:
+                raise ConfigError(
+                    f"table '{self._table}': keys = {list(keys)}; expected one key of '{self._schemas[0].label}'"
+                )
+        elif keys not in self._chains:
+            state_key.check_chain(self._schemas, keys)
+            self._chains.add(keys)
 
     def credit_of(self, event: Credited) -> float:
         """The discounted return that `event` credits (Eq. 7)."""
@@ -164,6 +226,8 @@ class PolicyTable:
                 self._apply_cancelled(event)
             case EpisodeClosed():
                 self._apply_episode_closed(event)
+            case Imported():
+                self._apply_imported(event)
             case Created():
                 self._apply_created(event)
 
@@ -171,7 +235,8 @@ class PolicyTable:
         """Apply a decide whose choice is already made."""
         if event.decision_id in self._open or event.decision_id in self._closed:
             raise InvariantError(f"{event}: its decision is already recorded")
-        self._numbers.take(event.keys[0], event.action_id)
+        self._numbers.take(event.keys, event.action_id)
+        self._shard_keys.add(event.keys[-1])
         self._version += 1
         opened = OpenDecision(event=event, scored=scored, version=self._version, received=received)
         self._open[event.decision_id] = opened
@@ -182,21 +247,32 @@ class PolicyTable:
         if differing := difference(self.settings, event.settings):
             raise InvariantError(f"{event}: the table exists with other settings ({differing})")
 
+    def _apply_imported(self, event: Imported) -> None:
+        # Journals of several shards each have their own keys of one import, and may be folded together.
+        if self._source not in {"", event.source}:
+            raise InvariantError(f"table '{self._table}': imported from '{event.source}' after '{self._source}'")
+        transfer.check_numbers(self.settings, event.numbers)
+        self._numbers.load(event.numbers)
+        self._source = event.source
+        self._version += 1
+
     def _apply_credited(self, event: Credited) -> None:
         target = self.credit_of(event)
         opened = self._open.pop(event.decision_id, None)
         if event.recovered is not None:
             if opened is not None or event.decision_id in self._closed:
                 raise InvariantError(f"{event}: recovered, but its decision is already recorded")
-            if event.recovered.action_id not in self._arms or len(event.recovered.keys) != 1:
-                raise InvariantError(f"{event}: unknown arm, or not one key")
-            key, arm = event.recovered.keys[0], event.recovered.action_id
-            self._numbers.take(key, arm)
+            keys, arm = event.recovered.keys, event.recovered.action_id
+            if arm not in self._arms:
+                raise InvariantError(f"{event}: unknown arm")
+            self._check_chain(keys)
+            self._numbers.take(keys, arm)
+            self._shard_keys.add(keys[-1])
         else:
             if opened is None or opened.event.position != event.position:
                 raise InvariantError(f"{event}: no such open decision")
-            key, arm = opened.event.keys[0], opened.event.action_id
-        self._numbers.credit(key, arm, target)
+            keys, arm = opened.event.keys, opened.event.action_id
+        self._numbers.credit(keys, arm, target)
         self._closed[event.decision_id] = ClosedDecision(terms=(event.reward, event.num_decisions, event.cost))
         self._version += 1
 
@@ -204,7 +280,7 @@ class PolicyTable:
         opened = self._open.pop(event.decision_id, None)
         if opened is None:
             raise InvariantError(f"{event}: no such open decision")
-        self._numbers.take_back(opened.event.keys[0], opened.event.action_id)
+        self._numbers.take_back(opened.event.keys, opened.event.action_id)
         if event.reason != SUPERSEDED:
             self._closed[event.decision_id] = _CANCELLED
         self._version += 1
@@ -219,10 +295,12 @@ class PolicyTable:
 
     def dump(self) -> dict[str, Any]:
         """The whole state, canonical: two equal states give equal JSON text, whatever shards they were folded by."""
+        imported = {"imported": self._source} if self._source else {}
         return {
             "schema_version": 1,
             "table": self._table,
-            "settings": codec.encode(self.settings),
+            "settings": encode_settings(self.settings),
+            **imported,
             "numbers": self._numbers.dump(),
             "open": {name: codec.encode(self._open[name].event) for name in sorted(self._open)},
             "closed": {name: _dump_closed(self._closed[name]) for name in sorted(self._closed)},
@@ -230,23 +308,35 @@ class PolicyTable:
         }
 
     def inspect(self) -> dict[str, dict[str, dict[str, float | int | None]]]:
-        """Per key and arm: q, taken, credited, bonus, score (MC-36); None = infinite, or the rule has none."""
+        """Per key and arm: q, taken, credited, bonus, score and the rule's other columns (MC-36).
+
+        None = infinite, or the rule has none. A coarser key of a chain shows what the rule would see at it alone.
+        """
         return {key: self._inspect_key(key) for key in self._numbers.keys()}  # noqa: SIM118 - sorted keys of a QTable
 
     def _inspect_key(self, key: str) -> dict[str, dict[str, float | int | None]]:
-        view = self._numbers.view(key)
-        choice = self._rule.choose(view, allowed=view.action_ids, draw=0)
-        rows: dict[str, dict[str, float | int | None]] = {}
-        for i, arm in enumerate(view.action_ids):
-            finite = bool(choice.bonuses) and view.taken[i] > 0
-            rows[arm] = {
+        views = self._numbers.views(self._chain_from(key))
+        view = views[0]
+        choice = self._rule.choose(views, allowed=view.action_ids, draw=0)
+        columns = {name: values for name, values in choice.columns.items() if name != _DRAWN}
+        return {
+            arm: {
                 "q": view.q[i],
                 "taken": view.taken[i],
                 "credited": view.credited[i],
-                "bonus": choice.bonuses[i] if finite else None,
-                "score": choice.scores[i] if finite else None,
+                "bonus": None,
+                "score": None,
+                **{name: values[i] if math.isfinite(values[i]) else None for name, values in columns.items()},
             }
-        return rows
+            for i, arm in enumerate(view.action_ids)
+        }
+
+    def _chain_from(self, key: str) -> tuple[str, ...]:
+        """`key` and its coarser keys."""
+        if len(self._schemas) == 1:
+            return (key,)
+        place = self._schemas.index(state_key.schema_of(key))
+        return (key, *[state_key.project(key, schema) for schema in self._schemas[place + 1 :]])
 
 
 def _dump_closed(closed: ClosedDecision) -> str | list[str | int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -17,6 +18,8 @@ __all__ = ["BenchmarkContract", "EnvironmentContract", "ScriptedBenchmark", "Scr
 
 # No environment understands it.
 NONSENSE = "xyzzy the frobnicator 77"
+# Practice tasks of a goal type that a contract test asks for.
+PER_TYPE = 3
 
 
 def play(environment: Environment, actions: Sequence[str]) -> list[StepResult]:
@@ -132,6 +135,17 @@ class EnvironmentContract:
         environment.close()
 
 
+def check_fits(task: Task, source: Benchmark) -> None:
+    """`task` is as the traits of `source`, and of the part that made it, say."""
+    part = source.part_of(task)
+    assert (task.benchmark, task.provenance) == (part.name, part.provenance)
+    assert task.goal_type in source.goal_types
+    assert task.goal_type in part.goal_types
+    assert part.vocabulary <= source.vocabulary
+    assert task.goal.strip()
+    assert task.max_steps >= 1
+
+
 class BenchmarkContract:
     """What every benchmark gives. Override `source`; `samples` says how many tasks are played."""
 
@@ -152,10 +166,7 @@ class BenchmarkContract:
         assert tasks
         assert len({task.task_id for task in tasks}) == len(tasks)
         for task in tasks:
-            assert (task.benchmark, task.provenance) == (source.name, source.provenance)
-            assert task.goal_type in source.goal_types
-            assert task.goal.strip()
-            assert task.max_steps >= 1
+            check_fits(task, source)
 
     def test_the_list_is_the_same_every_time(self, source: Benchmark) -> None:
         assert list(source.tasks()) == list(source.tasks())
@@ -190,6 +201,38 @@ class BenchmarkContract:
             environment.reset(task, 1)
             assert play(environment, plan)[-1].success, task.task_id
             assert len(plan) <= task.max_steps
+
+    def test_practice_tasks_are_other_tasks_of_the_same_kind(self, source: Benchmark) -> None:
+        practice = source.practice_tasks(PER_TYPE)
+        ids = [task.task_id for task in practice]
+        assert len(set(ids)) == len(ids)
+        assert not {task.task_id for task in source.tasks()} & set(ids)
+        for task in practice:
+            check_fits(task, source)
+        assert max(Counter(task.goal_type for task in practice).values(), default=0) <= PER_TYPE
+
+    def test_practice_tasks_are_the_same_every_time(self, source: Benchmark) -> None:
+        first = list(source.practice_tasks(PER_TYPE))
+        assert list(source.practice_tasks(PER_TYPE)) == first
+        assert list(source.practice_tasks(0)) == []
+        assert {task.task_id for task in source.practice_tasks(1)} <= {task.task_id for task in first}
+
+    def test_reference_plans_solve_practice_tasks(self, source: Benchmark) -> None:
+        environment = source.environment()
+        for task in source.practice_tasks(PER_TYPE):
+            environment.reset(task, 1)
+            assert list(environment.valid_actions())
+            plan = source.reference_plan(task)
+            if plan is not None:
+                assert play(environment, plan)[-1].success, task.task_id
+                assert len(plan) <= task.max_steps
+
+    def test_a_part_plays_its_own_tasks(self, source: Benchmark, played: Sequence[Task]) -> None:
+        for task in played:
+            part = source.part_of(task)
+            assert part.part_of(task).name == part.name
+            assert part.environment().reset(task, 1) == source.environment().reset(task, 1)
+            assert part.reference_plan(task) == source.reference_plan(task)
 
     def test_environments_do_not_share_an_episode(self, source: Benchmark, played: Sequence[Task]) -> None:
         one, other = source.environment(), source.environment()
@@ -275,7 +318,7 @@ class ScriptedBenchmark:
         """One task a script."""
         return [
             Task(
-                task_id=f"scripted-{number}",
+                task_id=f"{self.name}-{number}",
                 benchmark=self.name,
                 goal=f"do script {number}.",
                 goal_type="put",
@@ -290,6 +333,16 @@ class ScriptedBenchmark:
         """A fresh scripted environment."""
         return ScriptedEnvironment()
 
+    def practice_tasks(self, per_type: int) -> Sequence[Task]:
+        """None: there are no scripts but those of the tasks."""
+        del per_type
+        return ()
+
     def reference_plan(self, task: Task) -> Sequence[str] | None:
         """The script."""
         return list(task.payload["script"])
+
+    def part_of(self, task: Task) -> Benchmark:
+        """This benchmark."""
+        del task
+        return self

@@ -268,3 +268,78 @@ class MemoryBackendContract:
             assert [again.retrieve(goal) for goal in self.GOALS] == before
         finally:
             again_store.close()
+
+    # --- maintenance: only what the backend declares ------------------------------------------------------------------
+
+    def fill_unevenly(self, store: StreamStore, backend: MemoryBackend) -> None:
+        """Each goal several times, solved and not, so that every kind of maintenance has something to do."""
+        for success in (True, False, False, True):
+            for turn, goal in enumerate(self.GOALS):
+                attempt = trajectory_of(goal, ["go to shelf 1"] * (turn + 1), success=success)
+                commit(store, lambda attempt=attempt: backend.record(attempt))  # type: ignore[misc]
+
+    def assert_it_still_finds(self, backend: MemoryBackend) -> None:
+        for goal in self.GOALS:
+            items = backend.retrieve(goal).items
+            assert goal in items[0].text
+            assert len({item.item_id for item in items}) == len(items)
+
+    def test_maintenance_never_grows_the_memory_and_keeps_it_searchable(
+        self, store: StreamStore, backend: MemoryBackend
+    ) -> None:
+        for operation in self.maintained(backend):
+            self.fill_unevenly(store, backend)
+            before = backend.size()
+            commit(store, lambda operation=operation: backend.maintain(operation))  # type: ignore[misc]
+            assert 0 < backend.size() <= before
+            self.assert_it_still_finds(backend)
+            # It goes on working: what comes next is found, and maintenance may come again.
+            self.fill_unevenly(store, backend)
+            commit(store, lambda operation=operation: backend.maintain(operation))  # type: ignore[misc]
+            self.assert_it_still_finds(backend)
+
+    def test_maintenance_never_commits(self, store: StreamStore, backend: MemoryBackend) -> None:
+        for operation in self.maintained(backend):
+            self.fill_unevenly(store, backend)
+            with store.maintenance():
+                backend.maintain(operation)
+            assert store.connection.in_transaction
+            store.discard()
+
+    def test_maintenance_that_is_rolled_back_leaves_no_trace(self, store: StreamStore, backend: MemoryBackend) -> None:
+        for operation in self.maintained(backend):
+            if backend.durability != "transactional":
+                pytest.skip("promises no such thing")
+            self.fill_unevenly(store, backend)
+            before = backend.size(), [backend.retrieve(goal) for goal in self.GOALS]
+            with store.maintenance():
+                backend.maintain(operation)
+            store.discard()
+            assert (backend.size(), [backend.retrieve(goal) for goal in self.GOALS]) == before
+
+    def test_maintenance_is_durable(
+        self, make: Callable[[StreamStore], MemoryBackend], store: StreamStore, store_path: Path
+    ) -> None:
+        backend = make(store)
+        for operation in self.maintained(backend):
+            if backend.durability != "transactional":
+                pytest.skip("promises no such thing")
+            self.fill_unevenly(store, backend)
+            commit(store, lambda operation=operation: backend.maintain(operation))  # type: ignore[misc]
+        before = backend.size(), [backend.retrieve(goal) for goal in self.GOALS]
+        store.close()
+        again_store = StreamStore(store_path, identity="cell/0")
+        try:
+            again = make(again_store)
+            assert (again.size(), [again.retrieve(goal) for goal in self.GOALS]) == before
+            self.fill_unevenly(again_store, again)
+            self.assert_it_still_finds(again)
+        finally:
+            again_store.close()
+
+    @staticmethod
+    def maintained(backend: MemoryBackend) -> list[Operation]:
+        """The declared hooks, in a fixed order; a backend without any is skipped."""
+        if not backend.maintains:
+            pytest.skip("declares no maintenance")
+        return sorted(backend.maintains)

@@ -24,7 +24,7 @@ def command() -> None:
 @command.command(name="list", short_help="Every benchmark with its tasks by goal type.")
 @json_option
 def list_command(*, as_json: bool) -> None:
-    """Every registered benchmark with its number of tasks by goal type."""
+    """Every registered benchmark, as its defaults make it: tasks by goal type, those of a mix by benchmark."""
     rows = [_row(name) for name in registry.names("benchmark")]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
@@ -33,8 +33,9 @@ def list_command(*, as_json: bool) -> None:
         if "error" in row:
             click.echo(f"{row['name']}: not available: {row['error']}")
             continue
-        types = ", ".join(f"{name} {count}" for name, count in row["goal_types"].items())
-        click.echo(f"{row['name']} ({row['provenance']}): {row['tasks']} tasks ({types})\n    {row['summary']}")
+        counts = row["benchmarks"] if len(row["benchmarks"]) > 1 else row["goal_types"]
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        click.echo(f"{row['name']} ({row['provenance']}): {row['tasks']} tasks ({listed})\n    {row['summary']}")
 
 
 def _row(name: str) -> dict[str, Any]:
@@ -50,5 +51,6 @@ def _row(name: str) -> dict[str, Any]:
         "summary": plugin.summary,
         "provenance": benchmark.provenance.value,
         "tasks": len(tasks),
+        "benchmarks": dict(sorted(Counter(task.benchmark for task in tasks).items())),
         "goal_types": dict(sorted(Counter(task.goal_type for task in tasks).items())),
     }

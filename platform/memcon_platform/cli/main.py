@@ -21,6 +21,7 @@ _COMMANDS = {
     "replay": "memcon_platform.cli.replay",
     "report": "memcon_platform.cli.report",
     "status": "memcon_platform.cli.status",
+    "study": "memcon_platform.cli.study",
     "sweep": "memcon_platform.cli.sweep",
     "track": "memcon_platform.cli.track",
 }

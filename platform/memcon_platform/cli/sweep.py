@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -17,15 +16,17 @@ from rich.console import Console
 from memcon import codec
 from memcon.errors import NotFoundError
 from memcon_platform.cli import plan_table
+from memcon_platform.cli.launched import run_plan
 from memcon_platform.cli.report import print_report
-from memcon_platform.cli.tracked import say, tracked
+from memcon_platform.cli.tracked import say
 from memcon_platform.config import PlanSummary, load, plan_summary
 from memcon_platform.config.plan import RunPlan
-from memcon_platform.sweep.supervisor import StreamName
+
+if TYPE_CHECKING:
+    from memcon_platform.sweep.runner import RunEnd
 
 __all__ = ["command"]
 
-_FAILED = 1
 _INTERRUPTED = 130
 _EPILOG = """\b
 Examples:
@@ -59,41 +60,21 @@ def command(
 
 
 def _sweep(plan: RunPlan, *, local: bool, as_json: bool) -> int:
-    from memcon_platform.sweep.interrupts import Interrupted
-    from memcon_platform.sweep.launch import Launch, launch, open_local
-
     console = Console(stderr=as_json)
-    if local:
-        open_pool = open_local
-    else:
-        from memcon_platform.sweep.ray_cluster import open_ray as open_pool
     say(console, f"run {plan.run}: {len(plan.cells)} cells in {plan.run_dir}")
-    with tracked(plan, console) as observe:
-        try:
-            plan, end = asyncio.run(launch(plan, Launch(open_pool=open_pool, observe=observe, console=console)))
-        except Interrupted:
-            click.echo("stopped at once; the same command again repeats the open tasks and goes on", err=True)
-            return _INTERRUPTED
-        if end.stopped:
-            click.echo("stopped; the same command again goes on", err=True)
-            return _INTERRUPTED
-        _report(plan, end.failures, as_json=as_json)
-    if plan.settings.tracking.enabled:
+    code = run_plan(plan, local=local, console=console, then=lambda ran, end: _report(ran, end, as_json=as_json))
+    if code != _INTERRUPTED and plan.settings.tracking.enabled:
         say(console, f"tracked in MLflow: {_where_to_look(plan.tracking_uri)}")
-    return _FAILED if end.failures else 0
+    return code
 
 
-def _report(plan: RunPlan, failures: Mapping[StreamName, str], *, as_json: bool) -> None:
-    """The table, and one line for each stream that failed."""
+def _report(plan: RunPlan, end: RunEnd, *, as_json: bool) -> None:
     try:
         print_report(plan.run_dir, as_json=as_json)
     except NotFoundError:
         # No task has ended: why stands in the failures.
-        if not failures:
+        if not end.failures:
             raise
-    for (cell, stream), message in failures.items():
-        line = " ".join(message.split())
-        click.echo(f"error: stream {stream} of cell {cell} failed: {line}", err=True)
 
 
 def _where_to_look(uri: str) -> str:

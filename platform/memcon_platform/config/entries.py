@@ -1,28 +1,34 @@
 """One entry of an axis: a name, `name:value`, or `{name: ..., **parameters}`; checked against the plug-in's config.
 
-A policy entry may carry its own `control:` and `reward:`, laid over the sections of the same name.
+A policy entry may carry its own `control:` and `reward:`, laid over the sections of the same name; a preset policy
+brings such values along, which the entry's own are laid over. A memory entry may carry `preload:`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from memcon import codec, registry
-from memcon.control.settings import ControlSettings
+from memcon.control.settings import ControlSettings, PreloadSettings
 from memcon.errors import UnknownNameError
 from memcon.learning.credit import RewardSettings
+from memcon.policy_types import LearningSettings
 from memcon_platform.config.identity import non_defaults
 from memcon_platform.config.plan import Entry
-from memcon_platform.config.sections import KeyPathError, as_mapping, check_fields, join, refusing, section
+from memcon_platform.config.sections import KeyPathError, as_mapping, check_fields, join, refusing, required, section
 
-__all__ = ["POLICY_SECTIONS", "Choice", "parse_entry", "parse_matcher"]
+__all__ = ["POLICY_SECTIONS", "PRELOAD", "Choice", "parse_entry", "parse_matcher"]
 
-# Sections that a policy entry may carry along.
+# Sections that a policy entry may carry along; they may also stand at the top level.
 POLICY_SECTIONS: Mapping[str, type[Any]] = {"control": ControlSettings, "reward": RewardSettings}
+PRELOAD = "preload"
+_ENTRY_SECTIONS: Mapping[str, Mapping[str, type[Any]]] = {
+    "policy": POLICY_SECTIONS,
+    "memory": {PRELOAD: PreloadSettings},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +38,9 @@ class Choice:
     entry: Entry
     # All parameters of the plug-in, defaults included, JSON-able.
     resolved: Mapping[str, Any]
-    # The policy entry's own section values, by section.
+    # The entry's own section values, by section, and those that a preset policy brings along under them.
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    preset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def same_as(self, other: Choice) -> bool:
         """Both stand for equal settings."""
@@ -48,27 +55,28 @@ def parse_entry(kind: str, value: Any, path: str) -> Choice:
     """
     name, parameters = _split(kind, value, path)
     sections = {}
-    for key in POLICY_SECTIONS if kind == "policy" else ():
+    for key, of in _ENTRY_SECTIONS.get(kind, {}).items():
         if key in parameters:
             sections[key] = as_mapping(parameters.pop(key), join(path, key))
-            section(POLICY_SECTIONS[key], sections[key], join(path, key))
+            section(of, sections[key], join(path, key))
     with refusing(path):
         plugin = registry.plugin(kind, name)
     check_fields(plugin.config, parameters, path)
-    if missing := [key for key in _required(plugin.config) if key not in parameters]:
+    if missing := [key for key in required(plugin.config) if key not in parameters]:
         known = ", ".join(missing)
         raise KeyPathError(path, f"{path}: {kind} '{name}' needs {known}; write {{name: {name}, {missing[0]}: value}}")
     with refusing(path):
         config = registry.configure(kind, name, parameters, where=path)
-        if kind == "policy":
-            # Refuses what only the table's settings show, such as an arm that its action set does not have.
-            config.learning_settings()
+        # Refuses what only the table's settings show, such as an arm that its action set does not have.
+        learning = config.learning_settings() if kind == "policy" else None
     own = non_defaults(config)
     label = _label(name, plugin.config, own, sections)
     return Choice(
         entry=Entry(name=name, parameters=own, label=label),
-        resolved=codec.encode(config),
-        sections={key: dict(item) for key, item in sections.items() if item},
+        resolved=_resolved(config, learning),
+        # An empty preload is one with all defaults; an empty control is none.
+        sections={key: dict(item) for key, item in sections.items() if item or key == PRELOAD},
+        preset=config.preset_sections() if hasattr(config, "preset_sections") else {},
     )
 
 
@@ -84,6 +92,15 @@ def parse_matcher(kind: str, value: Any, path: str) -> str | Choice:
                 raise UnknownNameError(kind, value, registry.names(kind))
         return value
     return parse_entry(kind, value, path)
+
+
+def _resolved(config: Any, learning: LearningSettings | None) -> dict[str, Any]:
+    """All parameters with the values that are used (MC-30): what a profile gives stands in the table's settings."""
+    resolved: dict[str, Any] = codec.encode(config)
+    if learning is None:
+        return resolved
+    used = {**codec.encode(learning), **learning.rule_parameters}
+    return {key: used.get(key) if value is None else value for key, value in resolved.items()}
 
 
 def _split(kind: str, value: Any, path: str) -> tuple[str, dict[str, Any]]:
@@ -109,15 +126,10 @@ def _split(kind: str, value: Any, path: str) -> tuple[str, dict[str, Any]]:
     return name, parameters
 
 
-def _required(config: type[Any]) -> list[str]:
-    missing = dataclasses.MISSING
-    return [f.name for f in dataclasses.fields(config) if f.default is missing and f.default_factory is missing]
-
-
 def _short_parameter(config: type[Any]) -> str | None:
     """The one parameter without a default, which `name:value` sets."""
-    required = _required(config)
-    return required[0] if len(required) == 1 else None
+    needed = required(config)
+    return needed[0] if len(needed) == 1 else None
 
 
 def _label(name: str, config: type[Any], own: Mapping[str, Any], sections: Mapping[str, Mapping[str, Any]]) -> str:

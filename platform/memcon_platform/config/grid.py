@@ -8,21 +8,25 @@ wherever it came from.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from memcon import registry
+from memcon.errors import nearest
 from memcon_platform.config.entries import Choice, parse_entry, parse_matcher
-from memcon_platform.config.plan import AXES
-from memcon_platform.config.sections import KeyPathError, as_mapping, check_keys, whole_number
+from memcon_platform.config.plan import AXES, StartFrom
+from memcon_platform.config.sections import KeyPathError, as_mapping, check_keys, section, whole_number
 
 __all__ = ["SHAPE", "Draft", "Shape", "expand", "parse_shape"]
 
-# Keys that say how many streams a cell has and what they share.
-SHAPE = ("streams", "split", "table_scope")
+# Keys that say how many streams a cell has, what they share and what they start from.
+SHAPE = ("streams", "split", "table_scope", "max_open_episodes", "start_from")
 _SPLITS = ("replicate", "partition")
 _SCOPES = ("cell", "stream")
+# The name of a shared table is a part of the table's own name.
+_TABLE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 # Seeds are int64 in the Parquet tables.
 _LAST_SEED = 2**63 - 1
 _MOST_STREAMS = 100_000
@@ -30,11 +34,13 @@ _MOST_STREAMS = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How many streams a cell has and what they share."""
+    """How many streams a cell has, what they share and what they start from."""
 
     streams: int = 1
     split: str = "replicate"
     table_scope: str = "cell"
+    max_open_episodes: int | None = None
+    start_from: StartFrom = field(default_factory=StartFrom)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +89,19 @@ def parse_shape(values: Mapping[str, Any], path: str, default: Shape) -> Shape:
     prefix = f"{path}." if path else ""
     streams = whole_number(values.get("streams", default.streams), f"{prefix}streams", low=1, high=_MOST_STREAMS)
     split = _choice(values.get("split", default.split), f"{prefix}split", _SPLITS)
-    hint = "; tables shared by name are not there yet"
-    scope = _choice(values.get("table_scope", default.table_scope), f"{prefix}table_scope", _SCOPES, hint)
-    return Shape(streams=streams, split=split, table_scope=scope)
+    bound = values.get("max_open_episodes", default.max_open_episodes)
+    if bound is not None:
+        bound = whole_number(bound, f"{prefix}max_open_episodes", low=1)
+    start = default.start_from
+    if values.get("start_from") is not None:
+        start = section(StartFrom, values["start_from"], f"{prefix}start_from")
+    return Shape(
+        streams=streams,
+        split=split,
+        table_scope=_scope(values.get("table_scope", default.table_scope), f"{prefix}table_scope"),
+        max_open_episodes=bound,
+        start_from=start,
+    )
 
 
 def _include(item: Mapping[str, Any], path: str, axes: Mapping[str, Any], shape: Shape) -> Iterator[Draft]:
@@ -153,9 +169,20 @@ def _is(choice: Choice, wanted: str | Choice) -> bool:
     return choice.entry.name == wanted if isinstance(wanted, str) else choice.same_as(wanted)
 
 
-def _choice(value: Any, path: str, allowed: tuple[str, ...], hint: str = "") -> str:
+def _scope(value: Any, path: str) -> str:
+    if not isinstance(value, str) or not _TABLE_NAME.fullmatch(value):
+        allowed = f"one of {', '.join(_SCOPES)}, or the name of a table that cells share"
+        form = "letters, digits, '.', '_' and '-', first a letter or digit, at most 100"
+        raise KeyPathError(path, f"{path}: expected {allowed} ({form}), got {value!r}")
+    if value not in _SCOPES and (guess := nearest(value, _SCOPES)):
+        # A slip would make a table of its own that nobody shares.
+        raise KeyPathError(path, f"{path}: did you mean '{guess}'? {value!r} is too like it to be the name of a table")
+    return value
+
+
+def _choice(value: Any, path: str, allowed: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in allowed:
-        raise KeyPathError(path, f"{path}: expected one of {', '.join(allowed)}, got {value!r}{hint}")
+        raise KeyPathError(path, f"{path}: expected one of {', '.join(allowed)}, got {value!r}")
     return value
 
 

@@ -9,12 +9,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from memcon import codec
+from memcon import codec, registry
+from memcon.control.settings import PreloadSettings
 from memcon.errors import ConfigError
-from memcon_platform.config.entries import POLICY_SECTIONS, Choice, parse_entry
+from memcon.learning.settings import difference
+from memcon.policy_types import LearningSettings
+from memcon_platform.config.entries import POLICY_SECTIONS, PRELOAD, Choice, parse_entry
 from memcon_platform.config.grid import SHAPE, Draft, Shape, expand, parse_shape
 from memcon_platform.config.identity import cell_id, non_defaults
-from memcon_platform.config.plan import Cell, RunPlan, RunSettings
+from memcon_platform.config.plan import Cell, Entry, RunPlan, RunSettings
 from memcon_platform.config.sections import KeyPathError, as_mapping, check_keys, refusing, section, whole_number
 from memcon_platform.config.tasks import horizons, stream_sizes
 
@@ -94,21 +97,26 @@ def _cells(document: Mapping[str, Any]) -> tuple[Cell, ...]:
         own = {name: _merged(name, values, draft.choices["policy"]) for name, values in sections.items()}
         cells.append(_cell(draft, place, embedder=embedder, sections=own, limit=limit))
     _check_distinct(cells, drafts)
+    _check_shared_tables(cells, drafts)
     return tuple(cells)
 
 
 def _merged(name: str, values: Mapping[str, Any], policy: Choice) -> Any:
-    own = policy.sections.get(name, {})
+    own = {**policy.preset.get(name, {}), **policy.sections.get(name, {})}
     return section(POLICY_SECTIONS[name], {**values, **own}, f"policy '{policy.entry.label}': {name}" if own else name)
 
 
 def _cell(draft: Draft, place: int, *, embedder: Choice, sections: Mapping[str, Any], limit: int | None) -> Cell:
     shape = {name: getattr(draft.shape, name) for name in SHAPE}
+    preload = _preload(draft.choices["memory"])
     axes: dict[str, Any] = {kind: [c.entry.name, c.entry.parameters] for kind, c in draft.choices.items()}
     options: dict[str, Any] = {name: own for name, value in sections.items() if (own := non_defaults(value))}
     options |= non_defaults(draft.shape)
     if limit is not None:
         options["limit"] = limit
+    if preload is not None:
+        # Whole: what a preload holds is no default of a cell.
+        options[PRELOAD] = codec.encode(preload)
     if (embedder.entry.name, embedder.entry.parameters) != (_DEFAULT_EMBEDDER, {}):
         options["embedder"] = [embedder.entry.name, embedder.entry.parameters]
     plugins = {**draft.choices, "embedder": embedder}
@@ -116,7 +124,9 @@ def _cell(draft: Draft, place: int, *, embedder: Choice, sections: Mapping[str, 
     settings: dict[str, Any] = {
         kind: {"name": choice.entry.name, **choice.resolved} for kind, choice in plugins.items()
     }
-    settings |= {"seed": draft.seed, **shape, "limit": limit}
+    settings |= {"seed": draft.seed, **codec.encode(draft.shape), "limit": limit}
+    if preload is not None:
+        settings["memory"] = {**settings["memory"], PRELOAD: codec.encode(preload)}
     settings |= {name: codec.encode(value) for name, value in sections.items()}
     with refusing(draft.origin):
         total = len(horizons(plugins["benchmark"].entry)[:limit])
@@ -128,6 +138,7 @@ def _cell(draft: Draft, place: int, *, embedder: Choice, sections: Mapping[str, 
         limit=limit,
         stream_tasks=sizes,
         settings=settings,
+        preload=preload,
         control=sections["control"],
         reward=sections["reward"],
         **entries,
@@ -135,9 +146,22 @@ def _cell(draft: Draft, place: int, *, embedder: Choice, sections: Mapping[str, 
     )
 
 
+def _preload(memory: Choice) -> PreloadSettings | None:
+    given = memory.sections.get(PRELOAD)
+    return None if given is None else section(PreloadSettings, given, f"memory '{memory.entry.label}': {PRELOAD}")
+
+
 def _check_pairs(drafts: Iterable[Draft]) -> None:
     for draft in drafts:
         memory, policy = draft.choices["memory"].entry, draft.choices["policy"].entry
+        if memory.name == "empty" and PRELOAD in draft.choices["memory"].sections:
+            raise KeyPathError(draft.origin, f"{draft.origin}: memory 'empty' holds nothing; take {PRELOAD} off it")
+        if draft.shape.start_from.policy is not None and not _uses_table(policy):
+            raise KeyPathError(
+                draft.origin,
+                f"{draft.origin}: start_from.policy with policy '{policy.label}', which chooses without its table; "
+                "give the learned policies an include of their own with start_from",
+            )
         if memory.name == "empty" and policy.name != "none":
             raise KeyPathError(
                 draft.origin,
@@ -156,6 +180,40 @@ def _check_distinct(cells: Sequence[Cell], drafts: Sequence[Draft]) -> None:
                 draft.origin, f"{draft.origin}: gives the cell '{cell.label}'{again}; remove one of them"
             )
         seen[cell.cell_id] = draft.origin
+
+
+def _check_shared_tables(cells: Sequence[Cell], drafts: Sequence[Draft]) -> None:
+    """Cells of one named table must learn alike, and bound it alike."""
+    first: dict[str, tuple[Cell, LearningSettings]] = {}
+    for cell, draft in zip(cells, drafts, strict=True):
+        learning = _learning(cell.policy)
+        if cell.table_scope in {"cell", "stream"} or learning is None:
+            continue
+        earlier, expected = first.setdefault(cell.table_scope, (cell, learning))
+        differing = difference(expected, learning)
+        for name in ("max_open_episodes", "start_from"):
+            if getattr(earlier, name) != getattr(cell, name):
+                differing += f"{'; ' if differing else ''}{name}"
+        if differing:
+            raise KeyPathError(
+                draft.origin,
+                f"{draft.origin}: the cells '{earlier.label}' and '{cell.label}' share the table '{cell.table_scope}' "
+                f"and differ in {differing}; give them equal settings, or tables of their own",
+            )
+
+
+def _learning(policy: Entry) -> LearningSettings | None:
+    settings: LearningSettings | None = _policy_config(policy).learning_settings()
+    return settings
+
+
+def _uses_table(policy: Entry) -> bool:
+    # A rule of another package that does not say is one that learns.
+    return bool(getattr(_policy_config(policy), "uses_table", True))
+
+
+def _policy_config(policy: Entry) -> Any:
+    return registry.configure("policy", policy.name, policy.parameters)
 
 
 def _run_name(name: Any) -> str:

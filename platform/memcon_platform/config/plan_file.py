@@ -43,7 +43,10 @@ CONFIG_FILE = "config.yaml"
 # Written by `memcon report`, and an artefact of the run in MLflow.
 REPORT_FILE = "report.html"
 _PLUGINS = (*PLUGIN_AXES, "embedder")
-_PLAIN = ("cell_id", "place", "seed", "streams", "split", "table_scope", "limit", "stream_tasks", "settings")
+_PLAIN = (
+    *("cell_id", "place", "seed", "streams", "split", "table_scope", "max_open_episodes", "start_from", "preload"),
+    *("limit", "stream_tasks", "settings"),
+)
 _REMEDY = "restore it from a copy, or move the run folder away and start again"
 
 

@@ -11,7 +11,17 @@ from typing import Any, TypeVar
 from memcon import codec
 from memcon.errors import ConfigError, UnknownNameError
 
-__all__ = ["KeyPathError", "as_mapping", "check_fields", "check_keys", "join", "refusing", "section", "whole_number"]
+__all__ = [
+    "KeyPathError",
+    "as_mapping",
+    "check_fields",
+    "check_keys",
+    "join",
+    "refusing",
+    "required",
+    "section",
+    "whole_number",
+]
 
 T = TypeVar("T")
 
@@ -82,8 +92,8 @@ def check_fields(kind: Any, value: Any, path: str) -> None:
     hints = typing.get_type_hints(kind)
     check_keys(mapping, (field.name for field in dataclasses.fields(kind)), path)
     for key, item in mapping.items():
-        if dataclasses.is_dataclass(hints[key]):
-            check_fields(hints[key], item, join(path, key))
+        if (nested := _nested(hints[key], item)) is not None:
+            check_fields(nested, item, join(path, key))
 
 
 def section(kind: type[T], value: Any, path: str) -> T:
@@ -99,10 +109,18 @@ def section(kind: type[T], value: Any, path: str) -> T:
     for key, item in mapping.items():
         here, hint = join(path, key), hints[key]
         with refusing(here):
-            nested = dataclasses.is_dataclass(hint)
-            decoded[key] = section(hint, item, here) if nested else codec.decode(hint, item, here)
+            nested = _nested(hint, item)
+            decoded[key] = codec.decode(hint, item, here) if nested is None else section(nested, item, here)
+    if missing := [key for key in required(kind) if key not in mapping]:
+        raise KeyPathError(path, f"{path}: needs {', '.join(missing)}")
     with refusing(path):
         return kind(**decoded)
+
+
+def required(kind: Any) -> list[str]:
+    """Fields of the dataclass `kind` that have no default."""
+    missing = dataclasses.MISSING
+    return [f.name for f in dataclasses.fields(kind) if f.default is missing and f.default_factory is missing]
 
 
 def whole_number(value: Any, path: str, *, low: int, high: int | None = None) -> int:
@@ -115,3 +133,11 @@ def whole_number(value: Any, path: str, *, low: int, high: int | None = None) ->
     if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
         raise KeyPathError(path, f"{path}: expected {bound}, got {value!r}")
     return value
+
+
+def _nested(hint: Any, value: Any) -> Any:
+    """The dataclass that `value` is the section of: `hint` itself, or X of `X | None` for a value that is not null."""
+    if dataclasses.is_dataclass(hint):
+        return hint
+    kinds = [kind for kind in typing.get_args(hint) if dataclasses.is_dataclass(kind)]
+    return kinds[0] if value is not None and len(kinds) == 1 else None

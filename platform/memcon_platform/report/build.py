@@ -1,4 +1,4 @@
-"""build: a run folder to `ReportData`. Joins plan, samples and statistics; draws nothing."""
+"""build: a run folder to `ReportData`. Joins plan, samples, statistics and served tables; draws nothing."""
 
 from __future__ import annotations
 
@@ -7,46 +7,42 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from memcon_platform.config import Cell, read_record
 from memcon_platform.config.plan import PLUGIN_AXES
-from memcon_platform.report import wording
-from memcon_platform.report.data import (
-    CellResult,
-    GroupResult,
-    PairedDifference,
-    ReportData,
-    Success,
-    Yardstick,
-)
-from memcon_platform.report.grouping import (
-    LEARNED,
-    NO_MEMORY,
-    RANDOM_ARM,
-    STATIC_ARM,
-    PlannedGroup,
-    group,
-    is_exact,
-)
-from memcon_platform.report.samples import CellSample, Matrices, load, matrix, pair, quarter_of
-from memcon_platform.report.statistics import LEVEL, RESAMPLES, mean_interval, success_interval, these_seeds_interval
-from memcon_platform.report.summaries import by_goal_type, curve, decisions, mean_of, tokens
+from memcon_platform.report import protocol
+from memcon_platform.report.contexts import context_levels
+from memcon_platform.report.data import CellResult, GroupResult, ReportData
+from memcon_platform.report.families import gains
+from memcon_platform.report.grouping import LEARNED, PlannedGroup, group, is_exact, is_outcome_matrix, table_of
+from memcon_platform.report.measures import HeatMap
+from memcon_platform.report.notes import notes
+from memcon_platform.report.oracle import headroom, oracle, static_blocks
+from memcon_platform.report.rows import Row, difference, success_of
+from memcon_platform.report.samples import CellSample, load, matrix
+from memcon_platform.report.served import ServedTables, read_served
+from memcon_platform.report.statistics import LEVEL, RESAMPLES
+from memcon_platform.report.summaries import curve, decisions, mean_of, success_by, tokens
+from memcon_platform.report.yardsticks import Block, marks, no_memory, yardsticks
 
 __all__ = ["build"]
 
+# How a cell of an outcome matrix is named where others name their row.
+OUTCOME_MATRIX = "outcome matrix"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
-    """A group with its data."""
+class _Run:
+    """What all rows are made from."""
 
-    planned: PlannedGroup
-    samples: tuple[CellSample, ...]
-    matrices: Matrices
+    rows: Sequence[Row]
+    # Static arms with the oracle that chooses between them.
+    blocks: Sequence[Block]
+    samples: Mapping[str, CellSample]
+    served: ServedTables
 
 
 def build(run_dir: Path) -> ReportData:
-    """The report of a finished or unfinished run, from plan.json and Parquet alone.
+    """The report of a finished or unfinished run, from plan.json, Parquet and the served tables alone.
 
     Raises:
         NotFoundError: no run folder, no plan, or no finished task yet.
@@ -56,15 +52,13 @@ def build(run_dir: Path) -> ReportData:
     record = read_record(run_dir)
     plan = record.plan
     samples = load(run_dir, plan.cells)
-    rows = []
-    for planned in group(plan.cells):
-        members = tuple(samples[cell.cell_id] for cell in planned.cells)
-        rows.append(_Row(planned=planned, samples=members, matrices=matrix(members)))
-    goal_types = _goal_types(rows)
-    groups = [_group(row, rows, goal_types[row.planned.first.benchmark.label]) for row in rows]
-    groups = _marked(groups, rows)
+    rows = [_row(planned, samples) for planned in group([cell for cell in plan.cells if not is_outcome_matrix(cell)])]
+    blocks = [(block, oracle(block)) for block in static_blocks(rows)]
+    run = _Run(rows=rows, blocks=blocks, samples=samples, served=read_served(run_dir))
+    marked = marks(blocks)
+    groups = [replace(_group(row, run), mark=marked.get(row.planned.first.cell_id, "")) for row in rows]
     label_of = {cell.cell_id: row.planned.label for row in rows for cell in row.planned.cells}
-    cells = tuple(_cell(samples[cell.cell_id], label_of[cell.cell_id]) for cell in plan.cells)
+    cells = tuple(_cell(samples[cell.cell_id], label_of.get(cell.cell_id, OUTCOME_MATRIX)) for cell in plan.cells)
     return ReportData(
         run=plan.run,
         created_at=record.created_at,
@@ -74,50 +68,23 @@ def build(run_dir: Path) -> ReportData:
         backbones=_backbones(plan.cells),
         resamples=RESAMPLES,
         level=LEVEL,
-        notes=wording.notes(record, cells, groups),
+        notes=notes(record, cells, groups),
+        headrooms=tuple(headroom(block, found) for block, found in blocks),
     )
 
 
-# --- success ---------------------------------------------------------------------------------------------------------
-
-
-def _success(matrices: Matrices, samples: Sequence[CellSample]) -> Success:
-    values = matrices.values[~np.isnan(matrices.values)]
-    return Success(
-        num_tasks=values.size,
-        successes=int(values.sum()),
-        unevaluable=sum(int((~sample.evaluated).sum()) for sample in samples),
-        interval=success_interval(matrices.values),
-    )
-
-
-def _last_quarter(samples: Sequence[CellSample]) -> Success:
-    found = matrix(samples, lambda sample: sample.evaluated & (quarter_of(sample, sample.episodes) == 3))
-    return replace(_success(found, samples), unevaluable=0)
-
-
-def _difference(row: _Row, other: _Row) -> PairedDifference | None:
-    """Success of `row` minus `other` on the same (seed, stream, task)."""
-    differences = pair(row.matrices, other.matrices)
-    interval, these_seeds = mean_interval(differences), these_seeds_interval(differences)
-    if interval is None or these_seeds is None:
-        return None
-    return PairedDifference(
-        mean=float(np.nanmean(differences)),
-        interval_these_seeds=these_seeds,
-        interval=interval,
-        num_pairs=int((~np.isnan(differences)).sum()),
-        num_streams=int((~np.isnan(differences)).any(axis=1).sum()),
-    )
+def _row(planned: PlannedGroup, samples: Mapping[str, CellSample]) -> Row:
+    members = tuple(samples[cell.cell_id] for cell in planned.cells)
+    return Row(planned=planned, samples=members, matrices=matrix(members))
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _group(row: _Row, rows: Sequence[_Row], num_goal_types: int) -> GroupResult:
+def _group(row: Row, run: _Run) -> GroupResult:
     planned, samples = row.planned, row.samples
-    nothing = [other for other in _rivals(row, rows) if other.planned.role == NO_MEMORY]
-    return GroupResult(
+    empty = None if planned.is_no_memory else no_memory(row, run.rows)
+    found = GroupResult(
         labels={axis: planned.first.entry(axis).label for axis in PLUGIN_AXES},
         name=planned.name,
         label=planned.label,
@@ -125,23 +92,63 @@ def _group(row: _Row, rows: Sequence[_Row], num_goal_types: int) -> GroupResult:
         mark="",
         seeds=tuple(sorted({cell.seed for cell in planned.cells})),
         num_streams=sum(cell.streams for cell in planned.cells),
+        num_tables=len({table_of(cell, stream) for cell in planned.cells for stream in range(cell.streams)}),
         exact=all(is_exact(cell) for cell in planned.cells),
         planned=sum(cell.num_tasks for cell in planned.cells),
         found=sum(sample.num_found for sample in samples),
-        success=_success(row.matrices, samples),
+        success=success_of(row.matrices, unevaluable=sum(int((~sample.evaluated).sum()) for sample in samples)),
         mean_score=mean_of(samples, "score"),
         mean_steps=mean_of(samples, "num_steps"),
-        last_quarter=_last_quarter(samples),
+        last_quarter=success_of(row.matrices.last_quarter),
         quarters=curve(samples, 4),
         curve=curve(samples, _num_windows(planned.cells)),
-        difference=_difference(row, nothing[0]) if nothing and planned.role != NO_MEMORY else None,
-        yardsticks=_yardsticks(row, rows) if _has_tasks(row, LEARNED) else (),
+        difference=difference(row, empty) if empty else None,
+        yardsticks=(),
         tokens=tokens(samples),
-        decisions=decisions(samples, num_goal_types),
-        by_goal_type=by_goal_type(samples),
+        decisions=decisions(samples, _goal_types(row, run.rows)),
+        by_goal_type=success_by(samples, "goal_type"),
         cell_ids=tuple(cell.cell_id for cell in planned.cells),
         provenance=_provenance(samples),
+        tags=protocol.tags(planned),
+        origins=protocol.origins(planned),
+        by_family=success_by(samples, "benchmark"),
+        by_section=success_by(samples, "section"),
     )
+    return _learned(found, row, run) if planned.role == LEARNED and row.has_tasks else found
+
+
+def _learned(found: GroupResult, row: Row, run: _Run) -> GroupResult:
+    """`found` with what is told of a learned row only."""
+    beside, missing = yardsticks(row, run.rows, run.blocks)
+    return replace(
+        found,
+        yardsticks=beside,
+        missing_yardsticks=missing,
+        gains=gains(row, run.rows),
+        contexts=context_levels(_sharing(row, run)),
+        heat_map=_heat_map(row, run.served),
+    )
+
+
+def _sharing(row: Row, run: _Run) -> list[CellSample]:
+    """Samples of all cells that learn in the tables of `row`."""
+    names = {cell.table_scope for cell in row.planned.cells} - {"cell", "stream"}
+    others = [
+        sample
+        for other in run.rows
+        if other is not row and other.planned.role == LEARNED
+        for sample in other.samples
+        if sample.cell.table_scope in names
+    ]
+    return [*row.samples, *others]
+
+
+def _heat_map(row: Row, served: ServedTables) -> HeatMap:
+    seeds: dict[str, int] = {}
+    for sample in row.samples:
+        for table in sorted(set(sample.decisions["table"].tolist())):
+            seeds[table] = min(seeds.get(table, sample.cell.seed), sample.cell.seed)
+    return served.heat_map(seeds)
 
 
 def _num_windows(cells: Sequence[Cell]) -> int:
@@ -149,65 +156,14 @@ def _num_windows(cells: Sequence[Cell]) -> int:
     return max(1, min(10, min(min(cell.stream_tasks, default=0) for cell in cells) // 8))
 
 
-def _rivals(row: _Row, rows: Sequence[_Row]) -> list[_Row]:
-    """Other rows that may stand beside `row`, those with the same shape of streams first."""
-    rivals = [other for other in rows if other is not row and other.planned.arena == row.planned.arena]
-    return sorted(rivals, key=lambda other: other.planned.first.streams != row.planned.first.streams)
-
-
-def _best_static(rivals: Sequence[_Row]) -> list[_Row]:
-    """Static arms with the highest success rate: all of them when they tie exactly (RP-3)."""
-    static = [(row, np.nanmean(row.matrices.values)) for row in _static(rivals)]
-    best = max((rate for _, rate in static), default=None)
-    return [row for row, rate in static if rate == best]
-
-
-def _static(rows: Sequence[_Row]) -> list[_Row]:
-    return [row for row in rows if _has_tasks(row, STATIC_ARM)]
-
-
-def _best_word(rows: Sequence[_Row]) -> str:
-    # Where one static arm ran, "best" would claim a comparison that was not made.
-    return "best static arm" if len(_static(rows)) > 1 else "only static arm"
-
-
-def _has_tasks(row: _Row, role: str) -> bool:
-    return row.planned.role == role and row.matrices.values.size > 0
-
-
-def _yardsticks(row: _Row, rows: Sequence[_Row]) -> tuple[Yardstick, ...]:
-    rivals = _rivals(row, rows)
-    memory = row.planned.first.memory.label
-    same_memory = [other for other in rivals if other.planned.first.memory.label == memory]
-    shape = [other for other in same_memory if other.planned.first.streams == row.planned.first.streams]
-    static = shape if _static(shape) else same_memory
-    found = [(_best_word(static), other) for other in _best_static(static)[:1]]
-    found += [("random arm", other) for other in same_memory if _has_tasks(other, RANDOM_ARM)][:1]
-    found += [("no memory", other) for other in rivals if _has_tasks(other, NO_MEMORY)][:1]
-    return tuple(
-        Yardstick(
-            kind=kind,
-            name=other.planned.name,
-            label=other.planned.label,
-            rate=_success(other.matrices, ()).rate,
-            difference=_difference(row, other),
-        )
-        for kind, other in found
-    )
-
-
-def _marked(groups: Sequence[GroupResult], rows: Sequence[_Row]) -> list[GroupResult]:
-    """Rows with the mark of the best static arm of their arena, memory and shape of streams."""
-    blocks: dict[tuple[object, ...], list[_Row]] = {}
-    for row in rows:
-        block = (row.planned.arena, row.planned.first.memory.label, row.planned.first.streams)
-        blocks.setdefault(block, []).append(row)
-    marks: dict[str, str] = {}
-    for block_rows in blocks.values():
-        best = _best_static(block_rows)
-        mark = _best_word(block_rows) + (" (tie)" if len(best) > 1 else "")
-        marks |= {row.planned.first.cell_id: mark for row in best}
-    return [replace(result, mark=marks.get(result.cell_ids[0], "")) for result in groups]
+def _goal_types(row: Row, rows: Sequence[Row]) -> dict[str, int]:
+    """Goal types and families that the row's benchmark has shown, over all its cells."""
+    benchmark = row.planned.first.benchmark.label
+    same = [sample for other in rows if other.planned.first.benchmark.label == benchmark for sample in other.samples]
+    return {
+        column: len({value for sample in same for value in sample.episodes[column].tolist()})
+        for column in ("goal_type", "benchmark")
+    }
 
 
 # --- cells -----------------------------------------------------------------------------------------------------------
@@ -225,7 +181,7 @@ def _cell(sample: CellSample, label: str) -> CellResult:
         status=status,
         planned=cell.num_tasks,
         found=sample.num_found,
-        success=_success(matrix([sample]), [sample]),
+        success=success_of(matrix([sample]), unevaluable=int((~sample.evaluated).sum())),
         mean_score=mean_of([sample], "score"),
         tokens=tokens([sample]),
         provenance=_provenance([sample]),
@@ -244,13 +200,3 @@ def _backbones(cells: Sequence[Cell]) -> dict[str, tuple[Mapping[str, Any], ...]
 
 def _provenance(samples: Sequence[CellSample]) -> str:
     return ", ".join(sorted({text for sample in samples for text in sample.episodes["provenance"].tolist()}))
-
-
-def _goal_types(rows: Sequence[_Row]) -> dict[str, int]:
-    """Goal types seen in each benchmark, over all its cells."""
-    seen: dict[str, set[str]] = {}
-    for row in rows:
-        types = seen.setdefault(row.planned.first.benchmark.label, set())
-        for sample in row.samples:
-            types.update(sample.episodes["goal_type"].tolist())
-    return {benchmark: len(types) for benchmark, types in seen.items()}

@@ -1,127 +1,32 @@
-"""What a report says, as values. Rates and shares are 0..1; a value is None where nothing could be counted."""
+"""A report as rows, cells and sections of them; what they measure is in `memcon_platform.report.measures`."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from memcon_platform.report.grouping import NO_MEMORY
-from memcon_platform.report.statistics import Interval
+from memcon_platform.report.grouping import LEARNED, NO_MEMORY
+from memcon_platform.report.measures import (
+    ContextLevel,
+    CurvePoint,
+    DecisionSummary,
+    Gains,
+    Headroom,
+    HeatMap,
+    PairedDifference,
+    Success,
+    Tokens,
+    Yardstick,
+)
 
-__all__ = [
-    "ArmShare",
-    "CellResult",
-    "CurvePoint",
-    "DecisionSummary",
-    "GroupResult",
-    "PairedDifference",
-    "ReportData",
-    "Section",
-    "Success",
-    "Tokens",
-    "Yardstick",
-]
+__all__ = ["STREAMS", "CellResult", "GroupResult", "ReportData", "Section", "short_labels"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Success:
-    """Success rate over evaluated tasks; unevaluable ones are outside the denominator (HX-5)."""
-
-    num_tasks: int
-    successes: int
-    unevaluable: int = 0
-    # None without tasks.
-    interval: Interval | None = None
-
-    @property
-    def rate(self) -> float | None:
-        """Successes per evaluated task."""
-        return self.successes / self.num_tasks if self.num_tasks else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairedDifference:
-    """Mean difference of success on the same (seed, stream, task), pooled over streams, with two 95 % intervals.
-
-    The mean is one, the questions are two (coverage of both: `memcon_platform.report.statistics`).
-    """
-
-    mean: float
-    # For these seeds: how sure the difference is for the streams as they ran, had they met other tasks of the kind.
-    interval_these_seeds: Interval
-    # For other seeds too: what to expect of streams and tasks that were not run.
-    interval: Interval
-    num_pairs: int
-    # (seed, stream)s that have pairs; with one, both intervals are the same, that of these seeds.
-    num_streams: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Yardstick:
-    """What a learned policy is measured against; reported, not arranged."""
-
-    # "best static arm" ("only static arm" where one ran), "random arm" or "no memory".
-    kind: str
-    name: str
-    label: str
-    rate: float | None
-    # Learned minus yardstick; None when no task is in both.
-    difference: PairedDifference | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurvePoint:
-    """Success in one window of the stream."""
-
-    # Windows are numbered from 0; share of the stream at the window's middle.
-    position: float
-    num_tasks: int
-    rate: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
-    """Means per evaluated task: by purpose (HX-4) and, for what memory put into prompts, by source (MC-42)."""
-
-    by_purpose: Mapping[str, float] = field(default_factory=dict)
-    by_source: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def injected(self) -> float:
-        """Tokens that memory put into prompts, all sources."""
-        return sum(self.by_source.values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmShare:
-    """How often an arm was chosen."""
-
-    action_id: str
-    count: int
-    # Share of all decisions, and of those in each quarter of the stream.
-    share: float
-    by_quarter: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionSummary:
-    """What the policy did."""
-
-    num_decisions: int
-    per_task: float
-    # Share of decisions that were forced first visits of an arm at its key.
-    forced_share: float
-    # Distinct state keys a table, mean over tables; and how many keys there can be (MC-10).
-    keys_visited: float
-    keys_possible: int
-    num_tables: int
-    fallbacks: int
-    hook_errors: int
-    # Reason -> decisions whose arm did less than it says.
-    degraded: Mapping[str, int]
-    arms: tuple[ArmShare, ...]
+_LONGEST_TITLE = 40
+# As `memcon_platform.report.grouping` names the shape of a row's streams.
+STREAMS = re.compile(r", \d+ streams")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +68,8 @@ class GroupResult:
     mark: str
     seeds: tuple[int, ...]
     num_streams: int
+    # What counts as one repetition: (seed, stream)s of the plan, those that share a learned table taken as one.
+    num_tables: int
     exact: bool
     planned: int
     found: int
@@ -180,11 +87,30 @@ class GroupResult:
     by_goal_type: Mapping[str, Success]
     cell_ids: tuple[str, ...]
     provenance: str
+    # "pooled", "warm", "ours": how a row departs from the paper's protocol; and where that comes from, in words.
+    tags: tuple[str, ...]
+    origins: tuple[str, ...]
+    # Success by family, the benchmark that made a task; one where the benchmark is no mix.
+    by_family: Mapping[str, Success]
+    # Success in each pass over the task list, where a stream makes several.
+    by_section: Mapping[int, Success]
+    # For learned rows only.
+    missing_yardsticks: tuple[str, ...] = ()
+    gains: Gains | None = None
+    contexts: tuple[ContextLevel, ...] = ()
+    heat_map: HeatMap | None = None
 
     @property
     def arena(self) -> tuple[str, str, str]:
         """Labels of benchmark, framework and backbone: rows that share them may be compared."""
         return self.labels["benchmark"], self.labels["framework"], self.labels["backbone"]
+
+
+def short_labels(labels: Iterable[str]) -> dict[str, str]:
+    """Labels of benchmarks as titles: a long one, such as that of a mix, as its first word where no other shares it."""
+    known = list(dict.fromkeys(labels))
+    first = {label: label.partition(" ")[0] if len(label) > _LONGEST_TITLE else label for label in known}
+    return {label: name if list(first.values()).count(name) == 1 else label for label, name in first.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +123,12 @@ class Section:
     framework: str
     backbone: str
     groups: tuple[GroupResult, ...]
+    headrooms: tuple[Headroom, ...]
+
+    @property
+    def learned(self) -> tuple[GroupResult, ...]:
+        """Rows whose policy learns."""
+        return tuple(group for group in self.groups if group.role == LEARNED)
 
     @property
     def provenance(self) -> str:
@@ -208,9 +140,19 @@ class Section:
         """Labels of the memories beside no memory."""
         return tuple(dict.fromkeys(group.labels["memory"] for group in self.groups if group.role != NO_MEMORY))
 
+    @property
+    def shape(self) -> str:
+        """The number of streams where all rows have the same, such as "8 streams"; "" where they differ or have one."""
+        shapes = {(STREAMS.search(group.name) or [""])[0] for group in self.groups}
+        return shapes.pop().removeprefix(", ") if len(shapes) == 1 else ""
+
     def name(self, group: GroupResult) -> str:
         """The row's name, with its memory where there are several."""
-        return group.label if len(self.memories) > 1 else group.name
+        return self.short(group.label if len(self.memories) > 1 else group.name)
+
+    def short(self, name: str) -> str:
+        """A row's name without the number of streams that all rows have."""
+        return name.replace(f", {self.shape}", "", 1) if self.shape else name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +174,8 @@ class ReportData:
     level: float
     # Sentences that a reader must know.
     notes: tuple[str, ...]
+    # In the order of the groups.
+    headrooms: tuple[Headroom, ...] = ()
 
     @property
     def sections(self) -> tuple[Section, ...]:
@@ -240,13 +184,15 @@ class ReportData:
         for group in self.groups:
             arenas.setdefault(group.arena, []).append(group)
         alone = Counter(benchmark for benchmark, _, _ in arenas)
+        short = short_labels(alone)
         return tuple(
             Section(
-                title=arena[0] if alone[arena[0]] == 1 else ", ".join(arena),
+                title=short[arena[0]] if alone[arena[0]] == 1 else ", ".join((short[arena[0]], *arena[1:])),
                 benchmark=arena[0],
                 framework=arena[1],
                 backbone=arena[2],
                 groups=tuple(groups),
+                headrooms=tuple(found for found in self.headrooms if found.arena == arena),
             )
             for arena, groups in arenas.items()
         )

@@ -5,32 +5,43 @@ Every drawing has a title for screen readers, and its numbers stand in a table b
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from memcon_platform.report.axes import (
+    LETTER,
+    ROW,
+    WIDTH,
+    Scale,
+    grid_x,
+    grid_y,
+    row_label,
+    svg,
+    tick_text,
+    ticks_of,
+)
+
 __all__ = [
     "Bar",
     "Difference",
+    "Gain",
     "Line",
     "Point",
     "Segment",
     "curves",
     "forest",
     "forest_key",
+    "gain_curves",
     "interval_bar",
     "scatter",
     "stacked",
 ]
 
-_WIDTH = 860
-_ROW = 26
-# Room for row labels, pixels, and the most that long ones get; width of one letter of them at 12 px.
+# Room for row labels, pixels, and the most that long ones get.
 _LABEL = 290
 _WIDEST_LABEL = 390
-_LETTER = 6.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +96,22 @@ class Point:
     label: str
     x: float
     y: float
+    # Interval of y.
+    low: float
+    high: float
     colour: int
     strong: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """Differences by quarter of the stream, in percent points."""
+
+    label: str
+    # Quarters that have a value, 0..3, and (low, value, high) of each.
+    quarters: tuple[int, ...]
+    points: tuple[tuple[float, float, float], ...]
+    colour: int
 
 
 def interval_bar(bar: Bar, top: float) -> Markup:
@@ -107,40 +132,44 @@ def interval_bar(bar: Bar, top: float) -> Markup:
 def forest(rows: Sequence[Difference], title: str) -> Markup:
     """Differences with both intervals, one row each, around a line at zero."""
     ends = [end for row in rows for end in (*row.thick, *row.thin)]
-    ticks = _ticks(min(0.0, *ends), max(0.0, *ends))
-    label = max(_LABEL, min(_WIDEST_LABEL, 14 + _LETTER * max(len(row.label) for row in rows)))
-    scale = _Scale(low=ticks[0], high=ticks[-1], start=label, end=_WIDTH - 60)
-    bottom = _ROW * len(rows) + 8
-    parts = [_grid_x(scale, ticks, bottom, signed=True)]
+    ticks = ticks_of(min(0.0, *ends), max(0.0, *ends))
+    label = _label_room([row.label for row in rows])
+    scale = Scale(low=ticks[0], high=ticks[-1], start=label, end=WIDTH - 60)
+    bottom = ROW * len(rows) + 8
+    parts = [grid_x(scale, ticks, bottom, signed=True)]
     parts.append(f'<line class="zero" x1="{scale(0):.1f}" y1="0" x2="{scale(0):.1f}" y2="{bottom}"/>')
     for place, row in enumerate(rows):
-        parts.append(_difference(row, scale, _ROW * place + _ROW / 2 + 4))
-    return _svg(parts, bottom + 26, title)
+        parts.append(_difference(row, scale, ROW * place + ROW / 2 + 4))
+    return svg(parts, bottom + 26, title)
+
+
+def _label_room(labels: Sequence[str]) -> float:
+    return max(_LABEL, min(_WIDEST_LABEL, 14 + LETTER * max(map(len, labels))))
 
 
 def forest_key(name: str) -> Markup:
     """The sign of the "thick" or the "thin" interval, for a legend."""
-    scale = _Scale(low=0, high=1, start=1, end=33)
+    scale = Scale(low=0, high=1, start=1, end=33)
     parts = {"thick": _thick(scale, (0, 1), 8, "plain"), "thin": _thin(scale, (0, 1), 8, "plain")}
     return Markup(
         f'<svg class="key-line" viewBox="0 0 34 16" width="34" height="16" aria-hidden="true">{parts[name]}</svg>'
     )
 
 
-def _difference(row: Difference, scale: _Scale, y: float) -> str:
+def _difference(row: Difference, scale: Scale, y: float) -> str:
     kind = "strong" if row.strong else "plain"
-    value = f'<text class="value" x="{_WIDTH - 4}" y="{y + 4}" text-anchor="end">{row.value:+.1f}</text>'
+    value = f'<text class="value" x="{WIDTH - 4}" y="{y + 4}" text-anchor="end">{row.value:+.1f}</text>'
     dot = f'<circle class="dot {kind}" cx="{scale(row.value):.1f}" cy="{y}" r="5"/>'
     intervals = _thin(scale, row.thin, y, kind) + _thick(scale, row.thick, y, kind)
-    return _row_label(row.label, y, end=scale.start - 10, strong=row.strong) + intervals + dot + value
+    return row_label(row.label, y, end=scale.start - 10, strong=row.strong) + intervals + dot + value
 
 
-def _thick(scale: _Scale, ends: tuple[float, float], y: float, kind: str) -> str:
+def _thick(scale: Scale, ends: tuple[float, float], y: float, kind: str) -> str:
     low, high = map(scale, ends)
     return f'<line class="thick {kind}" x1="{low:.1f}" y1="{y}" x2="{high:.1f}" y2="{y}"/>'
 
 
-def _thin(scale: _Scale, ends: tuple[float, float], y: float, kind: str) -> str:
+def _thin(scale: Scale, ends: tuple[float, float], y: float, kind: str) -> str:
     low, high = map(scale, ends)
     path = f"M{low:.1f} {y - 5}v10M{low:.1f} {y}H{high:.1f}M{high:.1f} {y - 5}v10"
     return f'<path class="whisker {kind}" d="{path}"/>'
@@ -149,28 +178,29 @@ def _thin(scale: _Scale, ends: tuple[float, float], y: float, kind: str) -> str:
 def curves(lines: Sequence[Line], title: str, *, x_label: str) -> Markup:
     """Curves over the stream with a percent axis from 0."""
     values = [y for line in lines for _, y in line.points if y is not None]
-    ticks = _ticks(0.0, max(values, default=1.0))
-    across = _Scale(low=0, high=1, start=46, end=_WIDTH - 24)
-    up = _Scale(low=0, high=ticks[-1], start=250, end=12)
-    parts = [_grid_y(up, ticks, across)]
-    parts += [_tick(across(share), 268, f"{share * 100:.0f} %") for share in (0, 0.25, 0.5, 0.75, 1)]
-    parts.append(_tick(_WIDTH / 2, 286, x_label))
+    ticks = ticks_of(0.0, max(values, default=1.0))
+    across = Scale(low=0, high=1, start=46, end=WIDTH - 24)
+    up = Scale(low=0, high=ticks[-1], start=250, end=12)
+    parts = [grid_y(up, ticks, across)]
+    parts += [tick_text(across(share), 268, f"{share * 100:.0f} %") for share in (0, 0.25, 0.5, 0.75, 1)]
+    parts.append(tick_text(WIDTH / 2, 286, x_label))
     for line in lines:
         known = [(across(x), up(y)) for x, y in line.points if y is not None]
         kind = f"curve l{line.colour}" + (" heavy" if line.strong else "") + (" dashed" if line.dashed else "")
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in known)
         parts.append(f'<polyline class="{kind}" points="{path}"><title>{escape(line.label)}</title></polyline>')
         parts += [f'<circle class="f{line.colour}" cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>' for x, y in known]
-    return _svg(parts, 292, title)
+    return svg(parts, 292, title)
 
 
 def stacked(rows: Sequence[tuple[str, Sequence[Segment]]], title: str) -> Markup:
     """Shares of a whole, one bar a row."""
-    scale = _Scale(low=0, high=1, start=_LABEL, end=_WIDTH - 10)
+    room = _label_room([label for label, _ in rows])
+    scale = Scale(low=0, high=1, start=room, end=WIDTH - 10)
     parts = []
     for row, (label, segments) in enumerate(rows):
-        y, at = _ROW * row + 4, 0.0
-        parts.append(_row_label(label, y + 9, end=_LABEL - 10, strong=False))
+        y, at = ROW * row + 4, 0.0
+        parts.append(row_label(label, y + 9, end=room - 10, strong=False))
         for segment in segments:
             left, right = scale(at), scale(at + segment.share)
             at += segment.share
@@ -180,84 +210,66 @@ def stacked(rows: Sequence[tuple[str, Sequence[Segment]]], title: str) -> Markup
             if right - left > 26:
                 middle = (left + right) / 2
                 parts.append(f'<text class="onbar" x="{middle:.1f}" y="{y + 13}">{segment.share * 100:.0f}</text>')
-    return _svg(parts, _ROW * len(rows) + 6, title)
+    return svg(parts, ROW * len(rows) + 6, title)
 
 
 def scatter(points: Sequence[Point], title: str, *, x_label: str, y_label: str) -> Markup:
-    """Marks with numbers that the legend beside the drawing explains."""
-    x_ticks = _ticks(0.0, max((point.x for point in points), default=1.0))
-    y_ticks = _ticks(0.0, max((point.y for point in points), default=1.0))
-    across = _Scale(low=0, high=x_ticks[-1], start=46, end=_WIDTH - 30)
-    up = _Scale(low=0, high=y_ticks[-1], start=250, end=30)
-    parts = [_grid_y(up, y_ticks, across), f'<text class="tick" x="4" y="10">{escape(y_label)}</text>']
-    parts += [_tick(across(tick), 268, f"{tick:,.0f}") for tick in x_ticks]
-    parts.append(_tick(_WIDTH / 2, 286, x_label))
+    """Marks with their intervals, and numbers that the legend beside the drawing explains."""
+    x_ticks = ticks_of(0.0, max((point.x for point in points), default=1.0))
+    y_ticks = ticks_of(0.0, max((max(point.y, point.high) for point in points), default=1.0))
+    across = Scale(low=0, high=x_ticks[-1], start=46, end=WIDTH - 30)
+    up = Scale(low=0, high=y_ticks[-1], start=310, end=30)
+    parts = [grid_y(up, y_ticks, across), f'<text class="tick" x="4" y="10">{escape(y_label)}</text>']
+    parts += [tick_text(across(tick), 328, f"{tick:,.0f}") for tick in x_ticks]
+    parts.append(tick_text(WIDTH / 2, 346, x_label))
+    parts += [_upright(across(point.x), up(point.low), up(point.high), point.colour) for point in points]
     for point in points:
-        x, y = across(point.x), up(point.y)
-        radius = 11 if point.strong else 9
-        parts.append(f'<circle class="f{point.colour} mark" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">')
-        parts.append(f"<title>{escape(point.label)}: {point.x:,.0f} tokens, {point.y:.1f} %</title></circle>")
-    # Numbers last: no mark covers one.
+        place = f'cx="{across(point.x):.1f}" cy="{up(point.y):.1f}" r="{11 if point.strong else 9}"'
+        told = f"{escape(point.label)}: {point.x:,.0f} tokens, {point.y:.1f} % [{point.low:.1f}, {point.high:.1f}]"
+        parts.append(f'<circle class="f{point.colour} mark" {place}><title>{told}</title></circle>')
+    # Numbers last: no mark covers one. Marks in the same place share their numbers.
+    numbers: dict[tuple[int, int], list[int]] = {}
     for number, point in enumerate(points, start=1):
-        parts.append(f'<text class="onbar" x="{across(point.x):.1f}" y="{up(point.y) + 4:.1f}">{number}</text>')
-    return _svg(parts, 292, title)
+        numbers.setdefault((round(across(point.x) / 4), round(up(point.y) / 4)), []).append(number)
+    for shared in numbers.values():
+        x, y = across(points[shared[0] - 1].x), up(points[shared[0] - 1].y)
+        parts.append(_numbers(shared, x, y + 4, left=x > across.start + 60))
+    return svg(parts, 352, title)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scale:
-    """Linear map of [low, high] to pixels [start, end]."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def __call__(self, value: float) -> float:
-        share = (value - self.low) / ((self.high - self.low) or 1.0)
-        return self.start + share * (self.end - self.start)
+def _numbers(numbers: Sequence[int], x: float, y: float, *, left: bool) -> str:
+    """The numbers of marks in one place: on the mark, or beside it when they are several."""
+    text = ", ".join(map(str, numbers))
+    if len(numbers) == 1:
+        return f'<text class="onbar" x="{x:.1f}" y="{y:.1f}">{text}</text>'
+    side = f'x="{x - 15:.1f}" text-anchor="end"' if left else f'x="{x + 15:.1f}"'
+    return f'<text class="label" {side} y="{y:.1f}">{text}</text>'
 
 
-def _ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """About `count` round numbers from at most `low` to at least `high`."""
-    span = (high - low) or 1.0
-    power = 10.0 ** math.floor(math.log10(span / count))
-    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor * count >= span)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [step * i for i in range(first, max(last, first + 1) + 1)]
+def gain_curves(lines: Sequence[Gain], title: str) -> Markup:
+    """Differences by quarter of the stream with their intervals, around a line at zero."""
+    ends = [end for line in lines for low, _, high in line.points for end in (low, high)]
+    ticks = ticks_of(min(0.0, *ends), max(0.0, *ends))
+    across = Scale(low=0, high=4, start=46, end=WIDTH - 24)
+    up = Scale(low=ticks[0], high=ticks[-1], start=250, end=12)
+    parts = [grid_y(up, ticks, across, signed=True)]
+    parts.append(f'<line class="zero" x1="{across.start}" y1="{up(0):.1f}" x2="{across.end}" y2="{up(0):.1f}"/>')
+    parts += [tick_text(across(quarter + 0.5), 268, f"quarter {quarter + 1}") for quarter in range(4)]
+    for place, line in enumerate(lines):
+        # Side by side, so that no interval hides another.
+        shift = (place - (len(lines) - 1) / 2) * min(14.0, 120 / len(lines))
+        marks = [(across(x + 0.5) + shift, point) for x, point in zip(line.quarters, line.points, strict=True)]
+        path = " ".join(f"{x:.1f},{up(value):.1f}" for x, (_, value, _) in marks)
+        parts.append(
+            f'<polyline class="curve l{line.colour}" points="{path}"><title>{escape(line.label)}</title></polyline>'
+        )
+        parts += [_upright(x, up(low), up(high), line.colour) for x, (low, _, high) in marks]
+        parts += [
+            f'<circle class="f{line.colour}" cx="{x:.1f}" cy="{up(value):.1f}" r="4"/>' for x, (_, value, _) in marks
+        ]
+    return svg(parts, 280, title)
 
 
-def _grid_x(scale: _Scale, ticks: Sequence[float], bottom: float, *, signed: bool) -> str:
-    parts = []
-    for tick in ticks:
-        text = f"{tick:+g}" if signed and tick else f"{tick:g}"
-        parts.append(f'<line class="grid" x1="{scale(tick):.1f}" y1="0" x2="{scale(tick):.1f}" y2="{bottom}"/>')
-        parts.append(_tick(scale(tick), bottom + 16, text))
-    return "".join(parts)
-
-
-def _grid_y(scale: _Scale, ticks: Sequence[float], across: _Scale) -> str:
-    parts = []
-    for tick in ticks:
-        y = scale(tick)
-        parts.append(f'<line class="grid" x1="{across.start:.1f}" y1="{y:.1f}" x2="{across.end:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" x="{across.start - 6:.1f}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
-    return "".join(parts)
-
-
-def _row_label(label: str, y: float, *, end: float, strong: bool) -> str:
-    room = int((end - 4) / _LETTER)
-    shown = label if len(label) <= room else label[: room - 1] + "…"
-    kind = "label heavy" if strong else "label"
-    place = f'x="{end:.1f}" y="{y + 4}" text-anchor="end"'
-    return f'<text class="{kind}" {place}>{escape(shown)}<title>{escape(label)}</title></text>'
-
-
-def _tick(x: float, y: float, text: str) -> str:
-    return f'<text class="tick" x="{x:.1f}" y="{y:g}" text-anchor="middle">{escape(text)}</text>'
-
-
-def _svg(parts: Sequence[str], height: float, title: str) -> Markup:
-    return Markup(
-        f'<svg class="chart" role="img" viewBox="0 0 {_WIDTH} {height:.0f}" aria-label="{escape(title)}">'
-        f"<title>{escape(title)}</title>{''.join(parts)}</svg>"
-    )
+def _upright(x: float, low: float, high: float, colour: int) -> str:
+    path = f"M{x - 4:.1f} {low:.1f}h8M{x:.1f} {low:.1f}V{high:.1f}M{x - 4:.1f} {high:.1f}h8"
+    return f'<path class="upright l{colour}" d="{path}"/>'

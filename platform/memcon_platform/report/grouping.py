@@ -7,19 +7,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from memcon import codec
 from memcon_platform.config import Cell
 from memcon_platform.config.plan import PLUGIN_AXES
 
 __all__ = [
     "LEARNED",
     "NO_MEMORY",
+    "OUR_POLICIES",
+    "OUTCOME_MATRIX",
     "OWN_RETRIEVAL",
     "RANDOM_ARM",
     "ROLES",
     "STATIC_ARM",
     "PlannedGroup",
+    "conditions",
     "group",
     "is_exact",
+    "is_outcome_matrix",
+    "table_of",
 ]
 
 NO_MEMORY = "no memory"
@@ -30,6 +36,11 @@ LEARNED = "learned"
 # In the order that tells the story.
 ROLES = (NO_MEMORY, OWN_RETRIEVAL, STATIC_ARM, RANDOM_ARM, LEARNED)
 
+# Plays every arm on each task for `memcon study headroom`: its cells are an outcome matrix, not a policy.
+OUTCOME_MATRIX = "every_arm"
+# Policies that this project defines, which are never shown under the paper's name alone.
+OUR_POLICIES = frozenset({"pooled"})
+_OWN_SCOPES = ("cell", "stream")
 _ROLE_OF_POLICY = {"fixed": STATIC_ARM, "uniform": RANDOM_ARM, "none": OWN_RETRIEVAL}
 
 
@@ -48,6 +59,11 @@ class PlannedGroup:
     def first(self) -> Cell:
         """The cell that stands for the settings of all."""
         return self.cells[0]
+
+    @property
+    def is_no_memory(self) -> bool:
+        """The row stands beside every memory."""
+        return self.role == NO_MEMORY
 
     @property
     def label(self) -> str:
@@ -95,13 +111,40 @@ def group(cells: Sequence[Cell]) -> list[PlannedGroup]:
 def is_exact(cell: Cell) -> bool:
     """At most one open episode a table: bit-equal for any number of workers (architecture: "Exact")."""
     scoped = cell.table_scope == "stream" or (cell.table_scope == "cell" and cell.streams == 1)
-    return scoped or cell.policy.name == "none"
+    return scoped or cell.max_open_episodes == 1 or cell.policy.name in {"none", OUTCOME_MATRIX}
+
+
+def is_outcome_matrix(cell: Cell) -> bool:
+    """The cell is no row of a report."""
+    return cell.policy.name == OUTCOME_MATRIX
+
+
+def table_of(cell: Cell, stream: int) -> str:
+    """What a stream shares with the streams that it is not independent of; equal texts are one learned table.
+
+    A policy that learns nothing makes no stream depend on another one.
+    """
+    if _role(cell) != LEARNED or cell.table_scope == "stream":
+        return f"stream/{cell.cell_id}/{stream}"
+    return f"cell/{cell.cell_id}" if cell.table_scope == "cell" else f"name/{cell.table_scope}"
+
+
+def conditions(cell: Cell) -> dict[str, str]:
+    """What shapes a row's outcomes beside its policy, as flat "path -> text": rows with equal ones compare best."""
+    flat = {path: text for path, text in _settings(cell).items() if path.startswith("control.")}
+    flat["streams"] = f"{cell.streams} {cell.split}"
+    if cell.preload is not None:
+        flat["preload"] = json.dumps(codec.encode(cell.preload), sort_keys=True)
+    if cell.start_from.memory is not None:
+        flat["start_from.memory"] = json.dumps(codec.encode(cell.start_from.memory), sort_keys=True)
+    return flat
 
 
 def _identity(cell: Cell) -> str:
     """Text of everything but the seed."""
     entries = {axis: [cell.entry(axis).name, cell.entry(axis).parameters] for axis in PLUGIN_AXES}
-    shape = [cell.streams, cell.split, cell.table_scope, cell.stream_tasks]
+    shape: list[Any] = [cell.streams, cell.split, cell.table_scope, cell.stream_tasks, cell.max_open_episodes]
+    shape += [codec.encode(cell.preload), codec.encode(cell.start_from)]
     return json.dumps([entries, shape, _settings(cell)], sort_keys=True, default=str)
 
 
@@ -136,12 +179,21 @@ def _name(cell: Cell) -> str:
     if _role(cell) == NO_MEMORY:
         parts = ["no memory", *([cell.policy.label] if decides else [])]
     else:
-        parts = [cell.policy.label if decides else "own retrieval"]
+        ours = " (ours)" if cell.policy.name in OUR_POLICIES else ""
+        parts = [cell.policy.label + ours if decides else "own retrieval"]
     if cell.streams > 1:
         parts.append(f"{cell.streams} streams")
-        if decides:
-            parts.append("1 table" if cell.table_scope == "cell" else f"a table a {cell.table_scope}")
+    if _role(cell) == LEARNED:
+        parts += _table_words(cell)
     return ", ".join(parts)
+
+
+def _table_words(cell: Cell) -> list[str]:
+    if cell.table_scope not in _OWN_SCOPES:
+        return [f"table {cell.table_scope}"]
+    if cell.streams == 1:
+        return []
+    return ["1 table" if cell.table_scope == "cell" else "a table a stream"]
 
 
 def _differing(siblings: Sequence[Cell]) -> list[str]:

@@ -13,8 +13,10 @@ from markupsafe import Markup
 from memcon.files import replace_file
 from memcon_platform.report import drawing, wording
 from memcon_platform.report.comparisons import Comparison, comparisons
+from memcon_platform.report.contexts import LEARNED_FROM
 from memcon_platform.report.data import GroupResult, ReportData, Section
 from memcon_platform.report.grouping import LEARNED, NO_MEMORY
+from memcon_platform.report.html_learning import CONTEXTS, Learning, Split, learning, splits
 from memcon_platform.report.statistics import Interval
 
 __all__ = ["render", "write"]
@@ -39,7 +41,11 @@ class _Drawn:
     arms: Markup | None
     arm_legend: tuple[tuple[str, int], ...]
     scatter: Markup
-    goal_types: tuple[str, ...]
+    # Headroom in words, what was chosen, and whether learning can show.
+    headrooms: tuple[tuple[str, str, bool], ...]
+    # ("Success by goal type", value -> its column head, ...): what success is told apart by.
+    splits: tuple[Split, ...]
+    learning: Learning | None
 
 
 def write(data: ReportData, path: Path) -> Path:
@@ -73,6 +79,8 @@ def render(data: ReportData) -> str:
         keys={name: drawing.forest_key(name) for name in ("thick", "thin")},
         learned=LEARNED,
         no_memory=NO_MEMORY,
+        learned_from=LEARNED_FROM,
+        max_contexts=CONTEXTS,
         planned=sum(cell.planned for cell in data.cells),
         found=sum(cell.found for cell in data.cells),
         done=sum(cell.status == "done" for cell in data.cells),
@@ -95,7 +103,12 @@ def _drawn(section: Section) -> _Drawn:
         arms=_arms(section),
         arm_legend=tuple((action_id, _arm_colour(action_id)) for action_id in _arm_ids(groups)),
         scatter=_scatter(section, colours),
-        goal_types=tuple(sorted({name for g in groups for name in g.by_goal_type})),
+        headrooms=tuple(
+            (wording.of_memory(section, found) + wording.headroom(found), wording.choices(found), found.is_enough)
+            for found in section.headrooms
+        ),
+        splits=splits(groups),
+        learning=learning(section, colours, _arm_colour),
     )
 
 
@@ -171,17 +184,23 @@ def _arms(section: Section) -> Markup | None:
 
 
 def _scatter(section: Section, colours: Mapping[str, int]) -> Markup:
-    points = [
-        drawing.Point(
-            label=section.name(group),
-            x=group.tokens.by_purpose.get("agent_prompt", 0.0),
-            y=100 * (group.success.rate or 0.0),
-            colour=colours[group.cell_ids[0]],
-            strong=group.role == LEARNED,
+    points = []
+    for group in section.groups:
+        rate, interval = 100 * (group.success.rate or 0.0), group.success.interval
+        low, high = _percent_points(interval) if interval else (rate, rate)
+        points.append(
+            drawing.Point(
+                label=section.name(group),
+                x=group.tokens.injected,
+                y=rate,
+                low=low,
+                high=high,
+                colour=colours[group.cell_ids[0]],
+                strong=group.role == LEARNED,
+            )
         )
-        for group in section.groups
-    ]
-    return drawing.scatter(points, "Success against prompt tokens", x_label="prompt tokens a task", y_label="success %")
+    title, x_label = "Success against injected tokens", "tokens a task that memory put into prompts"
+    return drawing.scatter(points, title, x_label=x_label, y_label="success %")
 
 
 def _origins(data: ReportData) -> list[tuple[str, Any]]:

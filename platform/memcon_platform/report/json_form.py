@@ -6,7 +6,9 @@ from typing import Any
 
 from memcon import codec
 from memcon_platform.report import wording
-from memcon_platform.report.data import CellResult, GroupResult, ReportData, Success, Tokens
+from memcon_platform.report.contexts import LEARNED_FROM
+from memcon_platform.report.data import CellResult, GroupResult, ReportData
+from memcon_platform.report.measures import ContextLevel, Headroom, Success, Tokens
 from memcon_platform.report.statistics import TASKS_ONLY, TWO_WAY
 
 __all__ = ["to_json"]
@@ -26,6 +28,7 @@ def to_json(data: ReportData) -> dict[str, Any]:
         },
         "backbones": codec.encode(data.backbones),
         "notes": list(data.notes),
+        "headrooms": [_headroom(found) for found in data.headrooms],
         "cells": [_cell(cell) for cell in data.cells],
         "groups": [_group(group) for group in data.groups],
     }
@@ -74,6 +77,50 @@ def _group(group: GroupResult) -> dict[str, Any]:
         "by_goal_type": {name: _success(found) for name, found in group.by_goal_type.items()},
         "provenance": group.provenance,
         "cell_ids": list(group.cell_ids),
+        "tables": group.num_tables,
+        "tags": list(group.tags),
+        "origins": list(group.origins),
+        "by_family": {name: _success(found) for name, found in group.by_family.items()},
+        "by_section": {str(section): _success(found) for section, found in group.by_section.items()},
+        "missing_yardsticks": list(group.missing_yardsticks),
+        "gains": codec.encode(group.gains),
+        "contexts": [_level(level) for level in group.contexts],
+        "heat_map": codec.encode(group.heat_map),
+    }
+
+
+def _headroom(found: Headroom) -> dict[str, Any]:
+    benchmark, framework, backbone = found.arena
+    return {
+        "benchmark": benchmark,
+        "framework": framework,
+        "backbone": backbone,
+        "memory": found.memory,
+        "streams": found.streams,
+        "by": found.by,
+        "arms": list(found.arms),
+        "missing": found.missing,
+        "is_enough": found.is_enough,
+        "verdict": wording.headroom(found),
+        "oracle": _success(found.oracle) if found.oracle else None,
+        "static": _success(found.static) if found.static else None,
+        "oracle_injected": found.oracle_injected,
+        "static_injected": found.static_injected,
+        "difference": codec.encode(found.difference),
+        "choices": {family: dict(arms) for family, arms in found.choices.items()},
+        "static_choices": dict(found.static_choices),
+    }
+
+
+def _level(level: ContextLevel) -> dict[str, Any]:
+    contexts = [{**codec.encode(context), "n": context.count} for context in level.contexts]
+    return {
+        "schema": level.schema,
+        "fields": list(level.fields),
+        "tables": level.num_tables,
+        "learned_from": LEARNED_FROM,
+        "learned_share": level.learned_share,
+        "contexts": contexts,
     }
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from memcon.errors import DamagedFileError
 from memcon_platform.config import Cell
+from memcon_platform.report.grouping import table_of
 from memcon_platform.trajectory import read_run
 
-__all__ = ["PURPOSES", "SOURCES", "CellSample", "Matrices", "Unit", "load", "matrix", "pair", "quarter_of"]
+__all__ = ["PURPOSES", "SOURCES", "CellSample", "Matrices", "Unit", "common", "load", "matrix", "pair", "quarter_of"]
 
 PURPOSES = ("agent_prompt", "agent_completion", "memory_read", "memory_write", "memory_maintenance", "judge")
 SOURCES = ("items", "insights", "plan", "hint")
@@ -27,6 +28,7 @@ Unit: TypeAlias = tuple[int, int]
 _EPISODES = (
     "section",
     "task_id",
+    "benchmark",
     "goal_type",
     "provenance",
     "outcome_class",
@@ -35,6 +37,8 @@ _EPISODES = (
     "num_steps",
     *(f"tokens_{purpose}" for purpose in PURPOSES),
 )
+# What `_tasks` reads.
+_TASK_COLUMNS = ("stream", "section", "task_id", "benchmark", "goal_type", "success")
 _DECISIONS = (
     "state_key",
     "table",
@@ -59,6 +63,21 @@ class CellSample:
     def evaluated(self) -> NDArray[np.bool_]:
         """Tasks inside the denominators, shape (tasks,)."""
         found: NDArray[np.bool_] = self.episodes["outcome_class"] != "unevaluable"
+        return found
+
+    @property
+    def decided(self) -> NDArray[np.int64]:
+        """Index of the task of each decision, shape (decisions,)."""
+        places = zip(self.episodes["stream"].tolist(), self.episodes["ordinal"].tolist(), strict=True)
+        task_at = {place: task for task, place in enumerate(places)}
+        asked = zip(self.decisions["stream"].tolist(), self.decisions["ordinal"].tolist(), strict=True)
+        return np.array([task_at[place] for place in asked], dtype=np.int64)
+
+    @property
+    def injected(self) -> Matrix:
+        """Tokens that memory put into the prompts of each task, shape (tasks,)."""
+        of_decision = np.sum([self.decisions[f"tokens_{source}"] for source in SOURCES], axis=0)
+        found: Matrix = np.bincount(self.decided, weights=of_decision, minlength=self.num_found).astype(np.float64)
         return found
 
     @property
@@ -103,47 +122,137 @@ def quarter_of(sample: CellSample, columns: Mapping[str, Column], parts: int = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrices:
-    """Values by unit and task, NaN where there is none."""
+    """What the evaluated tasks of a row, or pairs of two rows, came to; NaN where there is none.
 
-    # float64, shape (units, tasks)
-    values: Matrix
+    `success`, `injected` and `quarter` are float64 of shape (units, tasks).
+    """
+
+    # 0 or 1; in pairs the difference of two.
+    success: Matrix
+    # Tokens that memory put into the prompts of the task; in pairs the difference of two.
+    injected: Matrix
+    # Quarter of its stream that the task lies in, 0..3; in pairs NaN where the two rows do not agree.
+    quarter: Matrix
     units: tuple[Unit, ...]
+    # "section/task id"; family (benchmark) and goal type of each.
     tasks: tuple[str, ...]
+    families: tuple[str, ...]
+    goal_types: tuple[str, ...]
+    # What each unit shares with those that it is not independent of (`memcon_platform.report.grouping.table_of`).
+    tables: tuple[str, ...]
+
+    @property
+    def num_values(self) -> int:
+        """Units and tasks with a value."""
+        return int((~np.isnan(self.success)).sum())
+
+    @property
+    def clusters(self) -> tuple[int, ...]:
+        """`tables` as numbers."""
+        places = {name: place for place, name in enumerate(dict.fromkeys(self.tables))}
+        return tuple(places[name] for name in self.tables)
+
+    @property
+    def last_quarter(self) -> Matrices:
+        """What lies in the last quarter."""
+        return self.where(self.quarter == 3)
+
+    def where(self, kept: NDArray[np.bool_]) -> Matrices:
+        """The values at `kept`, which is broadcast to (units, tasks)."""
+        success, injected = np.where(kept, self.success, np.nan), np.where(kept, self.injected, np.nan)
+        return replace(self, success=success, injected=injected)
 
 
-def matrix(
-    samples: Sequence[CellSample], keep: Callable[[CellSample], NDArray[np.bool_]] = lambda sample: sample.evaluated
-) -> Matrices:
-    """Success of the kept tasks of `samples`, which differ in the seed."""
-    found: dict[tuple[Unit, str], float] = {}
+def matrix(samples: Sequence[CellSample]) -> Matrices:
+    """The evaluated tasks of `samples`, which differ in the seed."""
+    found: dict[tuple[Unit, str], tuple[float, float, float]] = {}
+    kinds: dict[str, tuple[str, str]] = {}
+    tables: dict[Unit, str] = {}
     for sample in samples:
-        chosen = keep(sample)
-        columns = [sample.episodes[name][chosen].tolist() for name in ("stream", "section", "task_id", "success")]
-        shared_out = sample.cell.split == "partition"
-        for stream, section, task_id, success in zip(*columns, strict=True):
-            unit = (sample.cell.seed, 0 if shared_out else stream)
-            found[unit, f"{section}/{task_id}"] = float(success)
-    units = tuple(sorted({unit for unit, _ in found}))
-    tasks = tuple(sorted({task for _, task in found}))
-    values = np.full((len(units), len(tasks)), np.nan)
+        for unit, task, kind, values in _tasks(sample):
+            found[unit, task] = values
+            kinds[task] = kind
+            tables.setdefault(unit, table_of(sample.cell, unit[1]))
+    units, tasks = tuple(sorted(tables)), tuple(sorted(kinds))
+    numbers: Matrix = np.full((3, len(units), len(tasks)), np.nan)
     row, column = {unit: i for i, unit in enumerate(units)}, {task: i for i, task in enumerate(tasks)}
-    for (unit, task), success in found.items():
-        values[row[unit], column[task]] = success
-    return Matrices(values=values, units=units, tasks=tasks)
+    for (unit, task), three in found.items():
+        numbers[:, row[unit], column[task]] = three
+    return Matrices(
+        success=numbers[0],
+        injected=numbers[1],
+        quarter=numbers[2],
+        units=units,
+        tasks=tasks,
+        families=tuple(kinds[task][0] for task in tasks),
+        goal_types=tuple(kinds[task][1] for task in tasks),
+        tables=tuple(tables[unit] for unit in units),
+    )
 
 
-def pair(first: Matrices, second: Matrices) -> Matrix:
-    """First minus second where both have a value, over common units and tasks; NaN elsewhere."""
+def _tasks(sample: CellSample) -> Iterator[tuple[Unit, str, tuple[str, str], tuple[float, float, float]]]:
+    """Unit, task, (family, goal type) and (success, injected tokens, quarter) of each evaluated task."""
+    kept, cell = sample.evaluated, sample.cell
+    columns = [sample.episodes[name][kept].tolist() for name in _TASK_COLUMNS]
+    numbers = [sample.injected[kept].tolist(), quarter_of(sample, sample.episodes)[kept].tolist()]
+    for stream, section, task, family, goal_type, success, injected, quarter in zip(*columns, *numbers, strict=True):
+        unit = (cell.seed, 0 if cell.split == "partition" else stream)
+        values = float(success), float(injected), float(quarter)
+        yield unit, f"{section}/{task}", (family, goal_type), values
+
+
+def pair(first: Matrices, second: Matrices) -> Matrices:
+    """First minus second where both have a value, over common units and tasks; NaN elsewhere.
+
+    Units that share a table in either are one repetition.
+    """
     units = [unit for unit in first.units if unit in second.units]
     tasks = sorted(set(first.tasks) & set(second.tasks))
-    return _part(first, units, tasks) - _part(second, units, tasks)
+    one, other = _part(first, units, tasks), _part(second, units, tasks)
+    return replace(
+        one,
+        success=one.success - other.success,
+        injected=one.injected - other.injected,
+        quarter=np.where(one.quarter == other.quarter, one.quarter, np.nan),
+        tables=_connected(one.tables, other.tables),
+    )
 
 
-def _part(whole: Matrices, units: Sequence[Unit], tasks: Sequence[str]) -> Matrix:
+def common(rows: Sequence[Matrices]) -> list[Matrices]:
+    """Each of `rows` on the units and tasks that all have, with values where all have one."""
+    units = [unit for unit in rows[0].units if all(unit in row.units for row in rows)]
+    tasks = sorted(set(rows[0].tasks).intersection(*(row.tasks for row in rows)))
+    parts = [_part(row, units, tasks) for row in rows]
+    everywhere: NDArray[np.bool_] = np.all([~np.isnan(part.success) for part in parts], axis=0)
+    return [part.where(everywhere) for part in parts]
+
+
+def _part(whole: Matrices, units: Sequence[Unit], tasks: Sequence[str]) -> Matrices:
     rows = [whole.units.index(unit) for unit in units]
     place = {task: i for i, task in enumerate(whole.tasks)}
-    part: Matrix = whole.values[np.ix_(rows, [place[task] for task in tasks])]
-    return part
+    columns = [place[task] for task in tasks]
+    part = np.ix_(rows, columns)
+    return Matrices(
+        success=whole.success[part],
+        injected=whole.injected[part],
+        quarter=whole.quarter[part],
+        units=tuple(units),
+        tasks=tuple(tasks),
+        families=tuple(whole.families[i] for i in columns),
+        goal_types=tuple(whole.goal_types[i] for i in columns),
+        tables=tuple(whole.tables[i] for i in rows),
+    )
+
+
+def _connected(*labelings: Sequence[str]) -> tuple[str, ...]:
+    """One label for all units that a chain of equal labels joins."""
+    joined = [str(unit) for unit in range(len(labelings[0]))]
+    for labels in labelings:
+        first: dict[str, int] = {}
+        for unit, label in enumerate(labels):
+            old, new = joined[unit], joined[first.setdefault(label, unit)]
+            joined = [new if name == old else name for name in joined]
+    return tuple(joined)
 
 
 def _columns(table: Any) -> dict[str, Column]:

@@ -1,4 +1,4 @@
-"""Intervals over tasks ("these seeds") and over streams and tasks ("other seeds too"). Owns no data access.
+"""Intervals over tasks ("these seeds") and over tables and tasks ("other seeds too"). Owns no data access.
 
 A success depends on the seed (its stream) and on the task, and both were sampled: resampling single outcomes would take
 the same task under five seeds for five independent ones. How sure a mean is depends on what it is to speak for:
@@ -19,6 +19,11 @@ out where a single pair differs) are scaled to
 of the sum at least V(outcomes), with Student's t at Satterthwaite's degrees of freedom, since five streams say little
 about their own spread. Both take the tasks of a stream for independent but for their stream, though a memory lets later
 ones depend on earlier ones.
+
+Streams that share a learned table learn from each other and are no repetitions: the table is. They are resampled as
+one, and what stands for an outcome above is what the streams of a table did on a task, taken together. With one table,
+nothing is known about others. For 5 tables of 8 streams x 134 tasks, table sd 0.03, the interval for other seeds covers
+94.6 % at a mean width of 8.3 points (7.7 by the true spread); with each stream taken for a repetition, 86.1 % at 5.8.
 
 Share of 2,000 simulated experiments of paired differences (task sd 0.15, residual sd 0.4) whose 95 % interval holds the
 mean of these seeds / of all seeds, and the mean width in percent points, by
@@ -55,7 +60,9 @@ __all__ = [
     "TWO_WAY",
     "Interval",
     "mean_interval",
+    "standard_error",
     "success_interval",
+    "t_quantile",
     "these_seeds_interval",
 ]
 
@@ -83,24 +90,36 @@ class Interval:
     method: str = TWO_WAY
 
 
-def mean_interval(values: Matrix, *, least: float = -1.0, most: float = 1.0) -> Interval | None:
+def mean_interval(
+    values: Matrix, *, tables: Sequence[int] | None = None, least: float = -1.0, most: float = 1.0
+) -> Interval | None:
     """Interval of the mean of `values` for other seeds and other tasks than those that ran; None without a value.
 
-    Over one stream it is `these_seeds_interval`, and its method says so; one task says nothing about others, and the
+    Over one table it is `these_seeds_interval`, and its method says so; one task says nothing about others, and the
     interval is all that the mean can be.
 
     Args:
         values: outcomes or differences, shape (streams, tasks), NaN where there is no value.
+        tables: which table each stream shares, shape (streams,); None = each has one of its own.
         least: smallest value that the mean can have.
         most: largest value that the mean can have.
     """
-    if not (values := _known(values)).size:
+    sums, counts = _by_table(values, tables)
+    if not counts.size:
         return None
-    present = ~np.isnan(values)
-    means = _resampled_means(np.where(present, values, 0.0), present.astype(np.float64))
     mean = float(np.nanmean(values))
-    half = np.inf if values.shape[1] == 1 else _half_width(means - mean, *_variance(values))
-    return _around(mean, half, (least, most), TASKS_ONLY if len(values) == 1 else TWO_WAY)
+    single_task = counts.shape[1] == 1
+    half = np.inf if single_task else _half_width(_resampled_means(sums, counts) - mean, *_variance(sums, counts))
+    return _around(mean, half, (least, most), TASKS_ONLY if len(counts) == 1 else TWO_WAY)
+
+
+def standard_error(values: Matrix, *, tables: Sequence[int] | None = None) -> float | None:
+    """Standard error of the mean of `values` for other seeds and tasks; None where one task or none has values.
+
+    Over one table it speaks for other tasks only. Arguments as in `mean_interval`.
+    """
+    sums, counts = _by_table(values, tables)
+    return math.sqrt(_variance(sums, counts)[0]) if counts.shape[1] > 1 else None
 
 
 def these_seeds_interval(values: Matrix, *, least: float = -1.0, most: float = 1.0) -> Interval | None:
@@ -119,13 +138,13 @@ def these_seeds_interval(values: Matrix, *, least: float = -1.0, most: float = 1
     return _around(mean, half, (least, most), TASKS_ONLY)
 
 
-def success_interval(values: Matrix) -> Interval | None:
+def success_interval(values: Matrix, *, tables: Sequence[int] | None = None) -> Interval | None:
     """`mean_interval` of 0/1 values; the Wilson interval over the distinct tasks when all of them are equal."""
     present = values[~np.isnan(values)]
     if present.size and np.all(present == present[0]):
         # Repeats of a task under other seeds are not counted as new evidence.
         return _wilson(float(present[0]), int((~np.isnan(values)).any(axis=0).sum()))
-    return mean_interval(values, least=0.0)
+    return mean_interval(values, tables=tables, least=0.0)
 
 
 def _known(values: Matrix) -> Matrix:
@@ -134,11 +153,23 @@ def _known(values: Matrix) -> Matrix:
     return values[present.any(axis=1)][:, present.any(axis=0)]
 
 
+def _by_table(values: Matrix, tables: Sequence[int] | None) -> tuple[Matrix, Matrix]:
+    """Sum and count of the values of each table and task, both of shape (tables, tasks), without empty ones."""
+    present = ~np.isnan(values)
+    sums, counts = np.where(present, values, 0.0), present.astype(np.float64)
+    if tables is not None and len(set(tables)) < len(values):
+        _, place = np.unique(np.asarray(tables), return_inverse=True)
+        members = np.eye(int(place.max()) + 1)[:, place]
+        sums, counts = members @ sums, members @ counts
+    rows, columns = counts.any(axis=1), counts.any(axis=0)
+    return sums[rows][:, columns], counts[rows][:, columns]
+
+
 def _half_width(distances: Matrix, variance: float, freedom: float) -> float:
     """Quantile of the resampled means' distances from the mean, brought to `variance` with Student's t."""
     spread = float(distances.std())
     # Equal values have no spread.
-    scale = _t(freedom) * math.sqrt(variance) / (_Z * spread) if spread > 0 else 0.0
+    scale = t_quantile(freedom) * math.sqrt(variance) / (_Z * spread) if spread > 0 else 0.0
     return scale * float(np.quantile(np.abs(distances), LEVEL))
 
 
@@ -149,16 +180,16 @@ def _around(mean: float, half: float, bounds: tuple[float, float], method: str) 
 # --- variance ---------------------------------------------------------------------------------------------------------
 
 
-def _variance(values: Matrix) -> tuple[float, float]:
-    """Variance of the mean of `values`, which has no empty stream or task, and its degrees of freedom."""
-    streams, tasks = values.shape
-    present = ~np.isnan(values)
-    deviations = np.where(present, values - np.nanmean(values), 0.0)
-    outcomes, freedom = _outcome_variance(deviations, present)
-    by_stream = _cluster_variance(deviations.sum(axis=1), int(present.sum()))
-    by_task = _cluster_variance(deviations.sum(axis=0), int(present.sum()))
+def _variance(sums: Matrix, counts: Matrix) -> tuple[float, float]:
+    """Variance of the mean and its degrees of freedom; arguments as `_by_table` gives them."""
+    tables, tasks = counts.shape
+    count = int(counts.sum())
+    deviations = sums - counts * (sums.sum() / count)
+    outcomes, freedom = _outcome_variance(deviations, counts)
+    by_table = _cluster_variance(deviations.sum(axis=1), count)
+    by_task = _cluster_variance(deviations.sum(axis=0), count)
     # A part that is not above the noise of single outcomes has shown nothing of its own.
-    parts = [(part, size - 1) for part, size in ((by_stream, streams), (by_task, tasks)) if part > outcomes]
+    parts = [(part, size - 1) for part, size in ((by_table, tables), (by_task, tasks)) if part > outcomes]
     if len(parts) == 2:
         parts.append((-outcomes, freedom))
     elif not parts:
@@ -174,25 +205,30 @@ def _cluster_variance(sums: Matrix, count: int) -> float:
     return float((sums**2).sum()) / count**2 * clusters / (clusters - 1)
 
 
-def _outcome_variance(deviations: Matrix, present: NDArray[np.bool_]) -> tuple[float, int]:
-    """Variance of the mean from what neither stream nor task explains, and its degrees of freedom.
+def _outcome_variance(deviations: Matrix, counts: Matrix) -> tuple[float, int]:
+    """Variance of the mean from what neither table nor task explains, and its degrees of freedom.
 
-    The least squares fit of stream and task effects, tasks eliminated, since absent values make the table unbalanced.
-    0 when nothing is left to estimate it from, or with one stream or task, whose own spread it is then.
+    The least squares fit of table and task effects to the means of each table and task, weighted by their counts, tasks
+    eliminated, since absent values make it unbalanced. 0 when nothing is left to estimate it from, or with one table or
+    task, whose own spread it is then.
+
+    Args:
+        deviations: sums of deviations from the mean, shape (tables, tasks).
+        counts: how many values each sum has.
     """
-    if min(present.shape) < 2:
+    if min(counts.shape) < 2:
         return 0.0, 1
-    known = present.astype(np.float64)
-    per_task, task_sums = known.sum(axis=0), deviations.sum(axis=0)
-    shares = known / per_task
-    stream_sums = deviations.sum(axis=1) - shares @ task_sums
-    effects, _, rank, _ = np.linalg.lstsq(np.diag(known.sum(axis=1)) - shares @ known.T, stream_sums, rcond=None)
-    count = int(present.sum())
-    freedom = count - present.shape[1] - int(rank)
+    per_task, task_sums = counts.sum(axis=0), deviations.sum(axis=0)
+    shares = counts / per_task
+    table_sums = deviations.sum(axis=1) - shares @ task_sums
+    effects, _, rank, _ = np.linalg.lstsq(np.diag(counts.sum(axis=1)) - shares @ counts.T, table_sums, rcond=None)
+    present = counts > 0
+    freedom = int(present.sum()) - counts.shape[1] - int(rank)
     if freedom < 1:
         return 0.0, 1
-    rest = float((deviations**2).sum() - (task_sums**2 / per_task).sum() - effects @ stream_sums)
-    return max(0.0, rest) / freedom / count, freedom
+    squares = float((deviations[present] ** 2 / counts[present]).sum())
+    rest = squares - float((task_sums**2 / per_task).sum() + effects @ table_sums)
+    return max(0.0, rest) / freedom / int(counts.sum()), freedom
 
 
 def _satterthwaite(parts: Sequence[tuple[float, int]]) -> float:
@@ -203,7 +239,7 @@ def _satterthwaite(parts: Sequence[tuple[float, int]]) -> float:
 
 
 @lru_cache(maxsize=256)
-def _t(freedom: float) -> float:
+def t_quantile(freedom: float) -> float:
     """Two-sided quantile of Student's t at LEVEL, `freedom` >= 1.
 
     With t = sqrt(freedom) tan(x) the density is that of cos(x) ** (freedom - 1), which is integrated on a fine grid.
@@ -227,10 +263,10 @@ def _wilson(rate: float, count: int) -> Interval:
 
 
 def _resampled_means(sums: Matrix, counts: Matrix) -> Matrix:
-    """Means under resampled streams and tasks, independently of each other, shape (<= RESAMPLES,).
+    """Means under resampled tables and tasks, independently of each other, shape (<= RESAMPLES,).
 
     Args:
-        sums: sum of the values of each stream and task, shape (streams, tasks); one row where streams stay together.
+        sums: sum of the values of each table and task, shape (tables, tasks); one row where all stay together.
         counts: how many values each sum has.
     """
     row_counts, column_counts = _draws(*sums.shape)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from memcon.learning.state_key import max_keys, schema_of
-from memcon_platform.report.data import ArmShare, CurvePoint, DecisionSummary, Success, Tokens
+from memcon_platform.report.measures import ArmShare, CurvePoint, DecisionSummary, Success, Tokens
 from memcon_platform.report.samples import PURPOSES, SOURCES, CellSample, quarter_of
 
-__all__ = ["by_goal_type", "curve", "decisions", "mean_of", "tokens"]
+__all__ = ["curve", "decisions", "mean_of", "success_by", "tokens"]
 
 
 def mean_of(samples: Sequence[CellSample], column: str) -> float | None:
@@ -29,7 +30,7 @@ def tokens(samples: Sequence[CellSample]) -> Tokens:
         purpose: sum(int(s.episodes[f"tokens_{purpose}"][s.evaluated].sum()) for s in samples) / num_tasks
         for purpose in PURPOSES
     }
-    inside = [_of_evaluated_tasks(sample) for sample in samples]
+    inside = [sample.evaluated[sample.decided] for sample in samples]
     by_source = {
         source: sum(int(s.decisions[f"tokens_{source}"][kept].sum()) for s, kept in zip(samples, inside, strict=True))
         / num_tasks
@@ -50,26 +51,27 @@ def curve(samples: Sequence[CellSample], parts: int) -> tuple[CurvePoint, ...]:
     return tuple(points)
 
 
-def by_goal_type(samples: Sequence[CellSample]) -> dict[str, Success]:
-    """Success of each goal type, by name."""
-    tasks: Counter[str] = Counter()
-    won: Counter[str] = Counter()
-    lost: Counter[str] = Counter()
+def success_by(samples: Sequence[CellSample], column: str) -> dict[Any, Success]:
+    """Success for each value of an episode column ("goal_type", "benchmark", "section"), sorted."""
+    tasks: Counter[Any] = Counter()
+    won: Counter[Any] = Counter()
+    lost: Counter[Any] = Counter()
     for sample in samples:
-        columns = (
-            sample.episodes["goal_type"].tolist(),
-            sample.evaluated.tolist(),
-            sample.episodes["success"].tolist(),
-        )
-        for goal_type, evaluated, success in zip(*columns, strict=True):
-            tasks[goal_type] += evaluated
-            won[goal_type] += evaluated and success
-            lost[goal_type] += not evaluated
-    return {name: Success(num_tasks=tasks[name], successes=won[name], unevaluable=lost[name]) for name in sorted(tasks)}
+        columns = (sample.episodes[column].tolist(), sample.evaluated.tolist(), sample.episodes["success"].tolist())
+        for value, evaluated, success in zip(*columns, strict=True):
+            tasks[value] += evaluated
+            won[value] += evaluated and success
+            lost[value] += not evaluated
+    return {
+        value: Success(num_tasks=tasks[value], successes=won[value], unevaluable=lost[value]) for value in sorted(tasks)
+    }
 
 
-def decisions(samples: Sequence[CellSample], num_goal_types: int) -> DecisionSummary | None:
-    """What the policy did over all finished tasks; None for the policy `none`, which decides nothing."""
+def decisions(samples: Sequence[CellSample], shown: Mapping[str, int]) -> DecisionSummary | None:
+    """What the policy did over all finished tasks; None for the policy `none`, which decides nothing.
+
+    `shown` has how many goal types ("goal_type") and families ("benchmark") the benchmark has shown.
+    """
     if all(sample.cell.policy.name == "none" for sample in samples):
         return None
     total = sum(len(sample.decisions["action_id"]) for sample in samples)
@@ -87,13 +89,20 @@ def decisions(samples: Sequence[CellSample], num_goal_types: int) -> DecisionSum
         per_task=total / num_tasks,
         forced_share=_count(samples, "forced") / total,
         keys_visited=sum(len(found) for found in keys.values()) / len(keys),
-        keys_possible=max_keys(schema_of(next(iter(next(iter(keys.values()))))), num_goal_types),
+        keys_possible=_keys_possible(next(iter(next(iter(keys.values())))), shown),
         num_tables=len(keys),
         fallbacks=_count(samples, "is_fallback"),
         hook_errors=_count(samples, "hook_error"),
         degraded=dict(sorted(degraded.items())),
         arms=_arms(samples, total),
     )
+
+
+def _keys_possible(key: str, shown: Mapping[str, int]) -> int:
+    schema = schema_of(key)
+    # A goal type belongs to one family, and a cell has one set-up.
+    families = 1 if "goal_type" in schema.field_names else shown["benchmark"]
+    return max_keys(schema, shown["goal_type"], num_benchmarks=families)
 
 
 def _arms(samples: Sequence[CellSample], total: int) -> tuple[ArmShare, ...]:
@@ -111,14 +120,3 @@ def _arms(samples: Sequence[CellSample], total: int) -> tuple[ArmShare, ...]:
 
 def _count(samples: Sequence[CellSample], column: str) -> int:
     return sum(int(np.count_nonzero(sample.decisions[column])) for sample in samples)
-
-
-def _of_evaluated_tasks(sample: CellSample) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    columns = (sample.episodes["stream"], sample.episodes["ordinal"])
-    kept = {
-        place
-        for place, evaluated in zip(zip(*columns, strict=True), sample.evaluated.tolist(), strict=True)
-        if evaluated
-    }
-    rows = zip(sample.decisions["stream"], sample.decisions["ordinal"], strict=True)
-    return np.array([place in kept for place in rows], dtype=bool)

@@ -9,6 +9,9 @@ from memcon_platform.report import wording
 from memcon_platform.report.comparisons import Comparison, comparisons
 from memcon_platform.report.data import GroupResult, ReportData, Section
 from memcon_platform.report.grouping import LEARNED, NO_MEMORY
+from memcon_platform.report.measures import PairedDifference
+from memcon_platform.report.terminal_learning import learning
+from memcon_platform.report.terminal_table import make_table
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -16,8 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
-# What a row must fit, whatever the terminal: a report looks alike everywhere.
-_WIDTH = 80
+_LAST_QUARTER = "  last quarter"
 
 
 def render(data: ReportData) -> Group:
@@ -44,7 +46,8 @@ def _head(data: ReportData) -> str:
 
 def _title(section: Section) -> str:
     memory = f", memory {section.memories[0]}" if len(section.memories) == 1 else ""
-    return f"{section.title}: {section.provenance} tasks, backbone {section.backbone}{memory}"
+    shape = f", {section.shape} a seed" if section.shape else ""
+    return f"{section.title}: {section.provenance} tasks, backbone {section.backbone}{memory}{shape}"
 
 
 def _interval_notes(data: ReportData) -> Iterator[str]:
@@ -59,8 +62,8 @@ def _cost_notes(data: ReportData) -> Iterator[str]:
     if any(group.decisions for group in data.groups):
         own = ", those of memory for its own calls" if any(_own_tokens(group) for group in data.groups) else ""
         yield (
-            f"Tokens: means a task{own}. Forced: decisions that had to try an arm which is new at their state key. "
-            "Keys: state keys that a table has met."
+            f"Tokens: means a task{own}; injected by memory; in differences, injected ones. Forced: decisions that had "
+            "to try an arm which is new at their state key. Keys: state keys that a table has met."
         )
 
 
@@ -68,6 +71,8 @@ def _listed(sentences: Sequence[str]) -> Table:
     from rich.table import Table
 
     listed = Table.grid(padding=(0, 1))
+    listed.add_column()
+    listed.add_column(overflow="fold")
     for sentence in sentences:
         listed.add_row("-", sentence)
     return listed
@@ -76,36 +81,16 @@ def _listed(sentences: Sequence[str]) -> Table:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _tables(section: Section) -> Iterator[Table]:
+def _tables(section: Section) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    for found in section.headrooms:
+        yield Text(f"{wording.of_memory(section, found)}{wording.headroom(found)} {wording.choices(found)}".rstrip())
     yield _success_table(section)
     if compared := comparisons(section):
         yield _difference_table(section, compared)
     yield _cost_table(section)
-
-
-def _table(columns: Sequence[str], *, num_text: int = 1, title: str | None = None, roomy: bool = True) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="italic",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1 if roomy else 0, 0, 0),
-    )
-    for place, column in enumerate(columns):
-        # Names wrap between words when they must; numbers never.
-        table.add_column(
-            column,
-            justify="left" if place < num_text else "right",
-            no_wrap=place > 0,
-            overflow="fold",
-            vertical="bottom",
-        )
-    return table
+    yield from learning(section)
 
 
 def _fill(table: Table, section: Section, rows: Callable[[GroupResult], Sequence[Sequence[str]]]) -> Table:
@@ -127,9 +112,11 @@ def _success_table(section: Section) -> Table:
         if group.found < group.planned:
             tasks += f"/{wording.count(group.planned)}"
         rates = wording.success(group.success), wording.percent(group.last_quarter.rate)
-        return [(group.name, wording.role(group), tasks, *rates)]
+        injected = wording.count(group.tokens.injected if group.tokens.by_purpose else None)
+        return [(section.short(group.name), wording.role(group), tasks, *rates, injected)]
 
-    return _fill(_table(["policy", "role", "tasks", "success %", "% in last\nquarter"], num_text=2), section, rows)
+    columns = ["policy", "role", "tasks", "success %", "last\nquarter", "injected\ntokens"]
+    return _fill(make_table(columns, num_text=2), section, rows)
 
 
 def _cost_table(section: Section) -> Table:
@@ -139,7 +126,7 @@ def _cost_table(section: Section) -> Table:
     def rows(group: GroupResult) -> Sequence[Sequence[str]]:
         purposes, did = group.tokens.by_purpose, group.decisions
         cells = (
-            group.name,
+            section.short(group.name),
             wording.count(purposes.get("agent_prompt")),
             wording.count(group.tokens.injected if purposes else None),
             *([wording.count(_own_tokens(group))] if own else []),
@@ -150,7 +137,7 @@ def _cost_table(section: Section) -> Table:
         return [cells]
 
     columns = ["policy", "prompt\ntokens", "injected\ntokens", *(["memory\ntokens"] if own else [])]
-    return _fill(_table([*columns, "decisions\na task", "forced\n%", "keys a\ntable"]), section, rows)
+    return _fill(make_table([*columns, "decisions\na task", "forced\n%", "keys a\ntable"]), section, rows)
 
 
 def _own_tokens(group: GroupResult) -> float:
@@ -162,23 +149,30 @@ def _own_tokens(group: GroupResult) -> float:
 
 
 def _difference_table(section: Section, compared: Sequence[Comparison]) -> Table:
-    heads = ("pairs", "diff.", "these\nseeds", "other\nseeds too")
-    columns = [_aligned(texts) for texts in zip(heads, *(_numbers(one, compared) for one in compared), strict=True)]
-    # One space between columns.
-    room = _WIDTH - sum(1 + len(column[-1]) for column in columns)
-    titles, *numbers = zip(*columns, strict=True)
+    heads = ("pairs", "diff.", "these\nseeds", "other\nseeds too", "tokens")
+    lines = [
+        line
+        for one in compared
+        for line in (_numbers(one, one.difference, compared), _numbers(one, _last(one.difference), compared))
+    ]
+    titles, *numbers = zip(*[_aligned(texts) for texts in zip(heads, *lines, strict=True)], strict=True)
 
     def rows(group: GroupResult) -> Sequence[Sequence[str]]:
-        found = [(one, row) for one, row in zip(compared, numbers, strict=True) if one.group is group]
-        names = [f"{group.name} - {one.subtrahend}" for one, _ in found]
-        if max(map(len, names), default=0) <= room:
-            return [(name, *row) for name, (_, row) in zip(names, found, strict=True)]
-        return [(group.name,), *((f" - {one.subtrahend}", *row) for one, row in found)]
+        found: list[Sequence[str]] = []
+        for place, one in enumerate(compared):
+            if one.group is group:
+                name = f"{section.short(group.name)} - {one.subtrahend}"
+                found += [(name, *numbers[2 * place]), (_LAST_QUARTER, *numbers[2 * place + 1])]
+        return found
 
     title = "paired differences of success, percent points"
-    if any(group.role == LEARNED for group in section.groups):
+    if section.learned:
         title += " (reported, not arranged)"
-    return _fill(_table(["policy - other", *titles], num_text=5, title=title, roomy=False), section, rows)
+    return _fill(make_table(["policy - other", *titles], num_text=6, title=title, roomy=False), section, rows)
+
+
+def _last(whole: PairedDifference | None) -> PairedDifference | None:
+    return whole.last_quarter if whole else None
 
 
 def _aligned(texts: Sequence[str]) -> list[str]:
@@ -187,16 +181,18 @@ def _aligned(texts: Sequence[str]) -> list[str]:
     return ["\n".join(line.rjust(width) for line in text.split("\n")) for text in texts]
 
 
-def _numbers(one: Comparison, compared: Sequence[Comparison]) -> tuple[str, ...]:
-    """Pairs, difference and both intervals; where some have a mark, the others have a space for it."""
-    found = one.difference
+def _numbers(
+    one: Comparison, found: PairedDifference | None, compared: Sequence[Comparison]
+) -> tuple[str, str, str, str, str]:
+    """Pairs, difference, both intervals and tokens; where some have a mark, the others have a space for it."""
     partial = _mark(wording.PARTIAL, one.is_partial, any(other.is_partial for other in compared))
-    single = _mark(wording.ONE_STREAM, one.is_one_stream, any(other.is_one_stream for other in compared))
+    single = _mark(wording.ONE_STREAM, one.is_one_table, any(other.is_one_table for other in compared))
     return (
         wording.count(found.num_pairs if found else 0) + partial,
         wording.points(found),
         wording.these_seeds(found),
         wording.other_seeds(found) + single,
+        wording.signed(found.injected if found else None),
     )
 
 

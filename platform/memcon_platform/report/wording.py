@@ -2,42 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import unquote
 
 from memcon.learning import actions
-from memcon_platform.config import RunRecord
 from memcon_platform.report.comparisons import Comparison
-from memcon_platform.report.data import CellResult, GroupResult, PairedDifference, ReportData, Success
-from memcon_platform.report.grouping import LEARNED, NO_MEMORY, RANDOM_ARM, STATIC_ARM
+from memcon_platform.report.data import STREAMS, GroupResult, ReportData, Section
+from memcon_platform.report.grouping import LEARNED, RANDOM_ARM, STATIC_ARM
+from memcon_platform.report.measures import Headroom, PairedDifference, Success
+from memcon_platform.report.protocol import OURS
 
 __all__ = [
     "ARM_ORDER",
+    "NO_HEADROOM",
     "ONE_STREAM",
     "OTHER_SEEDS",
     "PARTIAL",
     "THESE_SEEDS",
     "arm_place",
+    "choices",
     "count",
     "footnotes",
+    "headroom",
     "interval",
     "interval_method",
-    "notes",
+    "key_values",
+    "of_memory",
     "other_seeds",
     "percent",
     "points",
     "role",
+    "short_arms",
+    "signed",
     "success",
+    "tagged",
     "these_seeds",
 ]
 
-IMITATOR = (
-    "The backbone is the imitator: a rule program that copies steps out of its prompt, not a language model. How much "
-    "memory helps or harms follows from its rules, which we chose. The numbers show that the pipeline works and how a "
-    "learner behaves statistically; they are evidence neither for nor against published figures."
-)
 # What each interval of a paired difference generalises to.
 THESE_SEEDS = "the streams as they ran, on other tasks (tasks resampled, each with all its seeds)"
-OTHER_SEEDS = "seeds and tasks that did not run (streams and tasks resampled)"
+OTHER_SEEDS = "seeds and tasks that did not run (streams and tasks resampled, streams of one shared table as one)"
+NO_HEADROOM = "no headroom: learning cannot show here"
 # Marks of paired differences, see `footnotes`.
 PARTIAL = "†"
 ONE_STREAM = "‡"
@@ -63,6 +68,12 @@ def percent(share: float | None, digits: int = 1) -> str:
 def count(value: float | None, digits: int = 0) -> str:
     """A number with thousands separated, "-" when there is none."""
     return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def signed(value: float | None) -> str:
+    """A difference of counts, "-" when there is none."""
+    # Adding 0 turns a rounded "-0" into "+0".
+    return "-" if value is None else f"{round(value) + 0:+,d}"
 
 
 def interval(low: float, high: float) -> str:
@@ -98,8 +109,16 @@ def other_seeds(value: PairedDifference | None) -> str:
 
 
 def role(group: GroupResult) -> str:
-    """The row's role in one word: "best" for the best static arm; "" where the row's name says it."""
-    return "best" if group.mark.startswith("best") else _ROLE_WORDS.get(group.role, "")
+    """The row's role in one word, with its tags; "best" for the best static arm, "" where the row's name says it."""
+    word = "best" if group.mark.startswith("best") else _ROLE_WORDS.get(group.role, "")
+    if group.role == LEARNED:
+        return tagged(group) or word
+    return "+".join(filter(None, (word, tagged(group))))
+
+
+def tagged(group: GroupResult) -> str:
+    """How the row departs from the paper's protocol: "", "pooled", "warm" or "pooled+warm"."""
+    return "+".join(tag for tag in group.tags if tag != OURS)
 
 
 def interval_method(data: ReportData) -> str:
@@ -110,11 +129,10 @@ def interval_method(data: ReportData) -> str:
 def footnotes(found: Sequence[Comparison]) -> tuple[str, ...]:
     """What the marks of the paired differences mean, those that occur, each beginning with its mark."""
     known = [one.difference for one in found if one.difference]
+    single = [one for one in known if one.num_tables == 1]
     told = {
         f"{PARTIAL} only the tasks that both rows ran": any(one.is_partial for one in found),
-        f"{ONE_STREAM} one stream only: both intervals are the same and say nothing about other seeds": any(
-            one.is_one_stream for one in found
-        ),
+        f"{ONE_STREAM} {_single(single)}: both intervals are the same and say nothing about other seeds": bool(single),
         "[0.0, 0.0]: no pair differs, those of other tasks may": any(
             one.mean == one.interval_these_seeds.low == one.interval_these_seeds.high for one in known
         ),
@@ -122,51 +140,62 @@ def footnotes(found: Sequence[Comparison]) -> tuple[str, ...]:
     return tuple(note for note, occurs in told.items() if occurs)
 
 
-def notes(record: RunRecord, cells: Sequence[CellResult], groups: Sequence[GroupResult]) -> tuple[str, ...]:
-    """What a reader must know beside the numbers."""
-    found = [IMITATOR] if any(cell.backbone.name == "imitator" for cell in record.plan.cells) else []
-    found += _unfinished(cells)
-    if record.continued_with:
-        found.append(
-            "The run was continued under another version, Python or commit than it was begun with (plan.json, "
-            "`continued_with`): its rows may mix both."
-        )
-    found += [
-        f"{_named(group)}: {group.success.unevaluable} of {group.found} tasks could not be evaluated and are outside "
-        "every rate."
-        for group in groups
-        if group.success.unevaluable
-    ]
-    if any(group.mark.startswith("best") for group in groups):
-        found.append("The best static arm is picked after the fact on these same tasks, which flatters it.")
-    found += _one_stream(groups)
-    if not all(group.exact for group in groups):
-        found.append(
-            "Rows whose streams share a table are not exact: nothing is lost or doubled, but the order of updates, and "
-            "so their numbers, depend on the machine."
-        )
-    return tuple(found)
+def _single(single: Sequence[PairedDifference]) -> str:
+    kinds = {"one stream": 1 in {one.num_streams for one in single}}
+    kinds["one shared table"] = any(one.num_streams > 1 for one in single)
+    return " or ".join(kind for kind, occurs in kinds.items() if occurs) + " only"
 
 
-def _unfinished(cells: Sequence[CellResult]) -> list[str]:
-    waiting = [cell for cell in cells if cell.status != "done"]
-    if not waiting:
-        return []
-    missing = sum(cell.planned - cell.found for cell in waiting)
-    return [
-        f"The run is not finished: {len(waiting)} of {len(cells)} cells lack {missing:,} tasks. The same "
-        "`memcon sweep` command continues it; paired differences use the tasks that both rows have."
-    ]
+# --- learning ---------------------------------------------------------------------------------------------------------
 
 
-def _one_stream(groups: Sequence[GroupResult]) -> list[str]:
-    alone = [_named(group) for group in groups if group.num_streams == 1]
-    if not alone:
-        return []
-    which = "Every row" if len(alone) == len(groups) else "; ".join(alone)
-    return [f"{which}: one stream only, so its intervals cover the choice of tasks and not that of seeds."]
+def headroom(found: Headroom) -> str:
+    """What the oracle gains over one arm for all, and whether learning can show, as one sentence."""
+    if found.difference is None or found.oracle is None or found.static is None:
+        return f"headroom cannot be told: {found.missing or 'no task is in both'}."
+    gain, last = found.difference, found.difference.last_quarter
+    told = (
+        f"{points(gain)} points {other_seeds(gain)}, last quarter {points(last)}: the arm of each {found.by} "
+        f"{percent(found.oracle.rate)} %, one arm for all {percent(found.static.rate)} %, both chosen on the other "
+        f"seeds; injected tokens {count(found.oracle_injected)} against {count(found.static_injected)}."
+    )
+    if found.is_enough:
+        return f"headroom {told}"
+    error = "" if gain.standard_error is None else f", {percent(2 * gain.standard_error)} points"
+    return f"{NO_HEADROOM} (below two standard errors{error}): {told}"
 
 
-def _named(group: GroupResult) -> str:
-    place = group.labels["benchmark"]
-    return f"{place}, {group.name if group.role == NO_MEMORY else group.label}"
+def choices(found: Headroom) -> str:
+    """Which arm was chosen for how many seeds, family by family, as one sentence; "" without an oracle."""
+    if not found.choices:
+        return ""
+    told = [f"{family} {_seeds(arms)}" for family, arms in found.choices.items()]
+    return f"Chosen for how many seeds: {'; '.join(told)}; one arm for all {_seeds(found.static_choices)}."
+
+
+def _seeds(arms: Mapping[str, int]) -> str:
+    ranked = sorted(arms.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{STREAMS.sub('', name).removeprefix('fixed:')} {number}" for name, number in ranked)
+
+
+def of_memory(section: Section, found: Headroom) -> str:
+    """Which rows a headroom is of, as the begin of its sentence; "" where there is one."""
+    parts = [found.memory] if len(section.memories) > 1 else []
+    if len({other.streams for other in section.headrooms}) > 1:
+        parts.append(f"{found.streams} stream{'s' if found.streams > 1 else ''}")
+    return ", ".join(parts) + ": " if parts else ""
+
+
+def key_values(key: str) -> str:
+    """The values of a state key without the names of its components, joined by "/"."""
+    parts = [part.partition("=")[2] or part for part in key.split("|")[1:]]
+    return "/".join(unquote(part) for part in parts) or key
+
+
+def short_arms(action_ids: Iterable[str]) -> dict[str, str]:
+    """Four letters for each arm, for the head of a column; numbers where these are not enough."""
+    arms = list(action_ids)
+    letters = [arm.removeprefix("retrieve_").replace("_", "-")[:4] for arm in arms]
+    if len(set(letters)) < len(letters):
+        letters = [f"a{place}" for place in range(1, len(arms) + 1)]
+    return dict(zip(arms, letters, strict=True))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
 from rich.console import Console
 
 from memcon.clock import SystemClock
+from memcon.errors import InvariantError
+from memcon.policy_types import TableImport
 from memcon_platform.assembly import stream_specs
 from memcon_platform.config import has_plan, read_plan, reconcile, write_plan
 from memcon_platform.config.plan import RunPlan
+from memcon_platform.sweep.events import StreamName
 from memcon_platform.sweep.interrupts import interrupts
 from memcon_platform.sweep.losses import refuse_lost_journals
 from memcon_platform.sweep.overview import statuses
@@ -20,8 +23,10 @@ from memcon_platform.sweep.progress import Progress, Snapshot
 from memcon_platform.sweep.remains import streams_left, write_served_tables
 from memcon_platform.sweep.run_folder import driving, policy_folder
 from memcon_platform.sweep.runner import Observer, RunEnd, Runner
+from memcon_platform.sweep.starts import prepare_starts, write_starts
 from memcon_platform.sweep.status import StreamStatus
-from memcon_platform.sweep.supervisor import StreamName, Supervisor
+from memcon_platform.sweep.supervisor import Supervisor
+from memcon_platform.sweep.turns import Turns
 from memcon_platform.trajectory import SinkFactory
 from memcon_policy_server.client.local import LocalClientFactory
 from memcon_workers.spec import StreamSpec
@@ -50,7 +55,7 @@ async def launch(plan: RunPlan, how: Launch) -> tuple[RunPlan, RunEnd]:
 
     Raises:
         LockedError: another process drives the run.
-        ConfigError: the run exists with other cells.
+        ConfigError: the run exists with other cells, or what it starts from does not fit.
         StorageError: the run folder cannot be written.
         DamagedFileError: a file of the run is damaged or missing; nothing was written.
         Interrupted: Ctrl-C came during the start, or twice.
@@ -58,16 +63,19 @@ async def launch(plan: RunPlan, how: Launch) -> tuple[RunPlan, RunEnd]:
     with driving(plan.run_dir):
         if has_plan(plan.run_dir):
             plan = reconcile(read_plan(plan.run_dir), plan)
-        specs, found = stream_specs(plan), statuses(plan)
+        found = statuses(plan)
         refuse_lost_journals(plan, found)
+        prepared = prepare_starts(plan, found)
+        specs = stream_specs(plan, prepared.memory_files)
         write_plan(plan.run_dir, plan, wall_time_s=SystemClock().wall())
+        write_starts(plan.run_dir, prepared.starts)
         left = {name: specs[name] for name in streams_left(plan, found)}
         observer = how.observe(plan, any(status.num_ended for status, _ in found.values()))
         if not left:
             await write_served_tables(plan)
             how.console.print("nothing is left to run: every task of the plan has ended", style="dim")
             return plan, RunEnd(stopped=False, failures={})
-        return plan, await _run(plan, how, observer, left=left, found=found)
+        return plan, await _run(plan, how, observer, left=left, found=found, imports=prepared.imports)
 
 
 async def _run(
@@ -77,16 +85,19 @@ async def _run(
     *,
     left: Mapping[StreamName, StreamSpec],
     found: Mapping[StreamName, tuple[StreamStatus, int]],
+    imports: Sequence[TableImport],
 ) -> RunEnd:
     how.console.print("starting workers and policy ...", style="dim")
     with interrupts() as phase:
         async with how.open_pool(plan) as pool:
+            await _fill_tables(pool, left, imports)
             progress = Progress(how.console, SystemClock(), _snapshot(plan, left, found))
             supervisor = Supervisor(
                 list(left),
                 num_workers=plan.settings.workers,
                 streams_per_worker=plan.settings.streams_per_worker,
                 max_deaths=plan.settings.task_restarts + _SPARE_DEATHS,
+                turns=_turns(plan, left),
             )
             ended = {name: found[name][0].num_ended for name in left}
             runner = Runner(
@@ -99,6 +110,30 @@ async def _run(
                 # From here to the end only files are written: worth the few seconds, whatever the user presses.
                 phase.to(lambda: how.console.print("closing: the policy writes its tables", style="dim"))
                 progress.close()
+
+
+async def _fill_tables(pool: Pool, specs: Mapping[StreamName, StreamSpec], imports: Sequence[TableImport]) -> None:
+    """Let tables start from those of earlier runs, before any stream can decide in them."""
+    if not imports:
+        return
+    settings = {spec.table: spec.learning for spec in specs.values() if spec.learning is not None}
+    async with pool.policy() as client:
+        for request in imports:
+            if request.table not in settings:
+                raise InvariantError(f"table '{request.table}' is to be filled, and none of its streams is left to run")
+            await client.open_table(request.table, settings[request.table])
+            await client.import_table(request)
+
+
+def _turns(plan: RunPlan, specs: Mapping[StreamName, StreamSpec]) -> list[Turns]:
+    """The bounded tables with their streams in the order of the plan."""
+    bounds = {cell.cell_id: cell.max_open_episodes for cell in plan.cells}
+    tables: dict[str, tuple[int, list[StreamName]]] = {}
+    for name, spec in specs.items():
+        bound = bounds[spec.cell]
+        if spec.gated and bound is not None:
+            tables.setdefault(spec.table, (bound, []))[1].append(name)
+    return [Turns(streams, bound=bound) for bound, streams in tables.values()]
 
 
 def _snapshot(

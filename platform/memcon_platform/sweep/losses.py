@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from memcon.errors import DamagedFileError
 from memcon.store import DAMAGE_REMEDY
+from memcon_platform.assembly import learning_settings
 from memcon_platform.config.plan import RunPlan
+from memcon_platform.sweep.events import StreamName
 from memcon_platform.sweep.run_folder import policy_folder
 from memcon_platform.sweep.status import StreamStatus, stream_path
-from memcon_platform.sweep.supervisor import StreamName
 from memcon_platform.trajectory.blocks import finished_blocks
 from memcon_policy_server.sharding import journal_path
 
@@ -36,7 +37,7 @@ def refuse_lost_journals(plan: RunPlan, found: Mapping[StreamName, tuple[StreamS
     Raises:
         DamagedFileError: names the journal that is missing or empty.
     """
-    learning = {cell.cell_id for cell in plan.cells if cell.policy.name != "none"}
+    learning = {cell.cell_id for cell in plan.cells if learning_settings(cell) is not None}
     if not any(status.num_ended for (cell, _), (status, _) in found.items() if cell in learning):
         return
     for shard in range(plan.settings.policy_server.shards):

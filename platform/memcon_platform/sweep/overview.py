@@ -8,9 +8,9 @@ from typing import Any
 
 from memcon import codec
 from memcon_platform.config.plan import RunPlan
+from memcon_platform.sweep.events import StreamName
 from memcon_platform.sweep.losses import refuse_lost_streams
 from memcon_platform.sweep.status import StreamStatus, stream_status
-from memcon_platform.sweep.supervisor import StreamName
 
 __all__ = ["FailedStream", "Overview", "overview", "statuses"]
 

@@ -61,7 +61,7 @@ async def open_ray(plan: RunPlan) -> AsyncIterator[Pool]:
         policy = await to_its_end(lambda: start_policy(policy_folder(plan), shards, app))
         make_client = ServedClientFactory(shard_map=policy.shard_map, patience_s=plan.settings.server_wait_s)
         make_sink = SinkFactory(run_dir=plan.run_dir.resolve())
-        pool = RayPool(plan.run, make_client, make_sink, streams_per_worker=plan.settings.streams_per_worker)
+        pool = RayPool(plan.run, make_client, make_sink, max_streams=_most_streams(plan))
         try:
             yield pool
         finally:
@@ -69,6 +69,12 @@ async def open_ray(plan: RunPlan) -> AsyncIterator[Pool]:
             await to_its_end(policy.stop)
     finally:
         await to_its_end(ray.shutdown)
+
+
+def _most_streams(plan: RunPlan) -> int:
+    """Streams that can be at one worker: those that it runs, and all that wait for their turn at a bounded table."""
+    bounded = sum(cell.streams for cell in plan.cells if cell.max_open_episodes is not None)
+    return plan.settings.streams_per_worker + bounded
 
 
 async def to_its_end(call: Callable[[], T]) -> T:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 
-from memcon_platform.sweep.pool import News, event_of
-from memcon_platform.sweep.supervisor import TaskDone, WorkerLost, WorkerReady
+from memcon.protocols import PolicyClient
+from memcon_platform.sweep.events import StreamName, WorkerLost, WorkerReady
+from memcon_platform.sweep.pool import News, event_of, news_of
 from memcon_workers.actor import start_worker
-from memcon_workers.spec import StreamResult, StreamSpec, TaskEnded
+from memcon_workers.spec import StreamResult, StreamSpec
 from memcon_workers.worker import ClientFactory, SinkFactory
 
 __all__ = ["RayPool"]
@@ -21,29 +23,42 @@ _REASON_LENGTH = 160
 
 
 class RayPool:
-    """Workers as Ray actors in an initialised Ray."""
+    """Workers as Ray actors in an initialised Ray; at most `max_streams` run or wait in one of them."""
 
-    def __init__(
-        self, run: str, make_client: ClientFactory, make_sink: SinkFactory, *, streams_per_worker: int
-    ) -> None:
+    def __init__(self, run: str, make_client: ClientFactory, make_sink: SinkFactory, *, max_streams: int) -> None:
         self.news: asyncio.Queue[News] = asyncio.Queue()
         self._run, self._make_client, self._make_sink = run, make_client, make_sink
-        self._streams_per_worker = streams_per_worker
+        self._max_streams = max_streams
         self._actors: dict[int, Any] = {}
         self._jobs: set[asyncio.Task[None]] = set()
         self._drain_jobs: list[asyncio.Task[None]] = []
         self._settling = False
 
+    @asynccontextmanager
+    async def policy(self) -> AsyncIterator[PolicyClient]:
+        """A client of its own, closed at the end of the block."""
+        client = self._make_client()
+        try:
+            yield client
+        finally:
+            await client.close()
+
     async def start_worker(self, worker: int) -> None:
         """Create the actor; it is ready when it answers."""
         name = f"memcon-{self._run}-worker-{worker}"
-        actor = start_worker(name, self._make_client, self._make_sink, streams_per_worker=self._streams_per_worker)
+        actor = start_worker(name, self._make_client, self._make_sink, max_streams=self._max_streams)
         self._actors[worker] = actor
         self._spawn(self._greet(worker, actor))
 
     async def run_stream(self, worker: int, spec: StreamSpec, *, worker_died: bool) -> None:
         """Call the actor once; a lost actor is an event, never a retry."""
         self._spawn(self._run_stream(worker, spec, worker_died=worker_died))
+
+    async def grant_task(self, worker: int, stream: StreamName) -> None:
+        """Call the actor; a call that breaks is the loss of the worker, since its stream would wait for ever."""
+        actor = self._actors.get(worker)
+        if actor is not None:
+            self._spawn(self._grant_task(worker, actor, stream))
 
     async def stop_worker(self, worker: int) -> None:
         """Ask the worker's streams to end at their next task boundary."""
@@ -95,12 +110,23 @@ class RayPool:
         while True:
             settling = self._settling
             try:
-                self._pass_on(await actor.drain.remote())
+                said = await actor.drain.remote()
             except RayError as error:
                 self._lose(worker, error)
                 return
+            if worker not in self._actors:
+                # Its loss is told already, and what its streams have ended was read from their files.
+                return
+            for news in news_of(said, lambda _: worker):
+                self.news.put_nowait(news)
             if settling:
                 return
+
+    async def _grant_task(self, worker: int, actor: Any, stream: StreamName) -> None:
+        try:
+            await actor.grant.remote(*stream)
+        except RayError as error:
+            self._lose(worker, error)
 
     def _lose(self, worker: int, error: RayError) -> None:
         actor = self._actors.pop(worker, None)
@@ -110,11 +136,6 @@ class RayPool:
         # streams that now run elsewhere, nor the core of its successor.
         ray.kill(actor)
         self.news.put_nowait(WorkerLost(worker, _reason(error)))
-
-    def _pass_on(self, ended: list[TaskEnded]) -> None:
-        for task in ended:
-            self.news.put_nowait(task)
-            self.news.put_nowait(TaskDone((task.cell, task.stream)))
 
     async def _quietly(self, reference: Any) -> None:
         try:

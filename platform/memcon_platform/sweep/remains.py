@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 
 from memcon.errors import DamagedFileError
 from memcon_platform.config.plan import RunPlan
+from memcon_platform.sweep.events import StreamName
 from memcon_platform.sweep.run_folder import policy_folder
 from memcon_platform.sweep.status import StreamStatus
-from memcon_platform.sweep.supervisor import StreamName
 from memcon_platform.trajectory import TABLES
-from memcon_platform.trajectory.blocks import finished_blocks
+from memcon_platform.trajectory.blocks import Block, finished_blocks
 from memcon_platform.trajectory.reader import read_file
 from memcon_policy_server.client.local import LocalClientFactory
 from memcon_policy_server.owner import is_exported
@@ -53,8 +54,20 @@ def _exported(plan: RunPlan) -> Counter[StreamName]:
     rows: Counter[StreamName] = Counter()
     for block in finished_blocks(plan.run_dir):
         try:
-            found = {table: read_file(block.path(plan.run_dir, table), table, ()).num_rows for table in TABLES}
+            rows[block.cell, block.stream] += _tasks_of(plan.run_dir, block)
         except DamagedFileError:
             continue
-        rows[block.cell, block.stream] += found["episodes"]
     return rows
+
+
+def _tasks_of(run_dir: Path, block: Block) -> int:
+    """Tasks of a block whose files can all be read; one of trials it has only where its tasks have some.
+
+    Raises:
+        DamagedFileError: a file is missing or broken.
+    """
+    episodes = read_file(block.path(run_dir, "episodes"), "episodes", ("num_trials",))
+    more = ("trials",) if any(episodes["num_trials"].to_pylist()) else ()
+    for table in (*TABLES, *more):
+        read_file(block.path(run_dir, table), table, ())
+    return int(episodes.num_rows)

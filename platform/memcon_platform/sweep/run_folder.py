@@ -11,7 +11,9 @@ from pathlib import Path
 from memcon.errors import LockedError, StorageError
 from memcon_platform.config.plan import RunPlan
 
-__all__ = ["driving", "policy_folder"]
+__all__ = ["driving", "policy_folder", "refuse_driven"]
+
+_LOCK_FILE = "run.lock"
 
 
 def policy_folder(plan: RunPlan) -> Path:
@@ -29,7 +31,7 @@ def driving(run_dir: Path) -> Iterator[None]:
     """
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
-        handle = (run_dir / "run.lock").open("a+")
+        handle = (run_dir / _LOCK_FILE).open("a+")
     except OSError as error:
         raise StorageError(
             f"cannot write {run_dir}: {error.strerror}; check permissions and space, or set root="
@@ -46,3 +48,23 @@ def driving(run_dir: Path) -> Iterator[None]:
         with suppress(OSError):
             os.pwrite(handle.fileno(), str(os.getpid()).encode(), 0)
         yield
+
+
+def refuse_driven(run_dir: Path) -> None:
+    """Refuse to read a run that still changes.
+
+    Raises:
+        LockedError: some process drives the run.
+    """
+    try:
+        handle = (run_dir / _LOCK_FILE).open("rb")
+    except OSError:
+        # Nobody has ever driven it from here.
+        return
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LockedError(
+                f"run {run_dir} is being driven, so what it has learned still changes; wait for its end"
+            ) from None

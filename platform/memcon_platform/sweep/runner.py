@@ -11,11 +11,8 @@ from typing import Any, Protocol, TypeVar
 
 from memcon.errors import MemconError, StorageError
 from memcon.files import replace_file
-from memcon_platform.sweep.interrupts import Interrupted
-from memcon_platform.sweep.pool import News, Pool
-from memcon_platform.sweep.progress import Progress
-from memcon_platform.sweep.status import error_path, stream_status
-from memcon_platform.sweep.supervisor import (
+from memcon_platform.sweep.events import (
+    GrantTask,
     Instruction,
     RunStream,
     StartWorker,
@@ -23,11 +20,14 @@ from memcon_platform.sweep.supervisor import (
     StopWorker,
     StreamDone,
     StreamName,
-    StreamState,
-    Supervisor,
     TaskDone,
     WorkerLost,
 )
+from memcon_platform.sweep.interrupts import Interrupted
+from memcon_platform.sweep.pool import News, Pool
+from memcon_platform.sweep.progress import Progress
+from memcon_platform.sweep.status import error_path, stream_status
+from memcon_platform.sweep.supervisor import StreamState, Supervisor
 from memcon_workers.spec import StreamResult, StreamSpec, TaskEnded
 
 __all__ = ["Observer", "RunEnd", "Runner"]
@@ -160,6 +160,8 @@ class Runner:
                     with suppress(OSError):
                         error_path(self._run_dir, *stream).unlink(missing_ok=True)
                     await self._pool.run_stream(worker, self._specs[stream], worker_died=worker_died)
+                case GrantTask(worker, stream):
+                    await self._pool.grant_task(worker, stream)
                 case StopWorker(worker):
                     await self._pool.stop_worker(worker)
 
@@ -168,7 +170,12 @@ class Runner:
             if (cell, stream) in self._noted:
                 continue
             self._noted.add((cell, stream))
-            self._progress.note(f"stream {cell}/{stream} failed: {message}")
+            spec = self._specs[cell, stream]
+            others = (
+                f"; the other streams of table '{spec.table}' take their turns without it, so that what they learn is "
+                "not what an undisturbed run learns"
+            )
+            self._progress.note(f"stream {cell}/{stream} failed: {message}{others if spec.gated else ''}")
             # A disk that is full for this note must not end the streams that go on.
             with suppress(StorageError):
                 replace_file(error_path(self._run_dir, cell, stream), message + "\n")

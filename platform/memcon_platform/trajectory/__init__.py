@@ -1,4 +1,4 @@
-"""Trajectories: the Parquet tables `episodes`, `steps`, `decisions` of a run; written by workers.
+"""Trajectories: the Parquet tables `episodes`, `steps`, `decisions` and `trials` of a run; written by workers.
 
 Owns the schemas, the blocks, their reading, comparison and integrity. Knows nothing of reports or of MLflow.
 """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memcon.files import TEMPORARY_SUFFIX
-from memcon_platform.trajectory.schemas import TABLES
+from memcon_platform.trajectory.schemas import ALL_TABLES
 
 __all__ = ["Block", "blocks_of", "finished_blocks", "leftovers"]
 
@@ -44,4 +44,4 @@ def finished_blocks(run_dir: Path) -> list[Block]:
 
 def leftovers(run_dir: Path) -> list[Path]:
     """Temporary files that a killed writer left; readers never look at them."""
-    return sorted(path for table in TABLES for path in (run_dir / table).glob(f"cell=*/*{TEMPORARY_SUFFIX}"))
+    return sorted(path for table in ALL_TABLES for path in (run_dir / table).glob(f"cell=*/*{TEMPORARY_SUFFIX}"))

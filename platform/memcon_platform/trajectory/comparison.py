@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from memcon_platform.trajectory.reader import read_run
-from memcon_platform.trajectory.schemas import KEYS, SCHEMAS, TABLES, is_volatile
+from memcon_platform.trajectory.schemas import ALL_TABLES, KEYS, SCHEMAS, is_volatile
 
 __all__ = ["Difference", "compare"]
 
@@ -51,7 +51,7 @@ def compare(run_a: Path, run_b: Path) -> list[Difference]:
         NotFoundError, DamagedFileError, SchemaVersionError: as in `read_run`.
     """
     found: list[Difference] = []
-    for table in TABLES:
+    for table in ALL_TABLES:
         sides = [_sorted(getattr(read_run(run, tables=(table,)), table), table) for run in (run_a, run_b)]
         found += _compare_table(table, sides[0], sides[1])
     return found

@@ -11,12 +11,17 @@ from memcon.errors import DamagedFileError, SchemaVersionError
 from memcon_platform.config import Cell, read_plan
 from memcon_platform.trajectory.blocks import Block, blocks_of, leftovers
 from memcon_platform.trajectory.reader import read_file
-from memcon_platform.trajectory.schemas import BLOCK_TASKS, TABLES
+from memcon_platform.trajectory.schemas import ALL_TABLES, BLOCK_TASKS, TABLES
 
 __all__ = ["CheckReport", "check"]
 
 # What the check reads of each table.
-_COLUMNS = {"episodes": ("outcome_class", "num_steps"), "steps": ("index", "kind"), "decisions": ("position",)}
+_COLUMNS = {
+    "episodes": ("outcome_class", "num_steps", "num_trials"),
+    "steps": ("index", "kind"),
+    "decisions": ("position",),
+    "trials": ("action_id",),
+}
 _NUMBER = {"steps": "index", "decisions": "position"}
 
 
@@ -39,7 +44,7 @@ class CheckReport:
 
 
 def check(run_dir: Path) -> CheckReport:
-    """Look for damaged and missing files, gaps and doubles of ordinals, and tasks with holes in steps or decisions.
+    """Look for damaged and missing files, gaps and doubles of ordinals, and holes in what is stored of a task.
 
     Raises:
         NotFoundError: no run folder, or no plan in it.
@@ -48,7 +53,7 @@ def check(run_dir: Path) -> CheckReport:
     plan = read_plan(run_dir)
     report = CheckReport(run=plan.run, planned=sum(cell.num_tasks for cell in plan.cells))
     cells = {cell.cell_id: cell for cell in plan.cells}
-    every = sorted({block for table in TABLES for block in blocks_of(run_dir, table)})
+    every = sorted({block for table in ALL_TABLES for block in blocks_of(run_dir, table)})
     ordinals: dict[tuple[str, int], list[int]] = defaultdict(list)
     for block in every:
         if block.cell not in cells:
@@ -65,12 +70,7 @@ def check(run_dir: Path) -> CheckReport:
 
 
 def _check_block(run_dir: Path, block: Block, report: CheckReport) -> list[int]:
-    tables: dict[str, Any] = {}
-    for table in TABLES:
-        try:
-            tables[table] = read_file(block.path(run_dir, table), table, _COLUMNS[table])
-        except (DamagedFileError, SchemaVersionError) as error:
-            report.problems.append(str(error))
+    tables = _read_block(run_dir, block, report)
     if "episodes" not in tables:
         return []
     where = f"cell {block.cell}, stream {block.stream}"
@@ -85,7 +85,23 @@ def _check_block(run_dir: Path, block: Block, report: CheckReport) -> list[int]:
             _check_numbers(f"{where}: {table}", tables[table], number, report)
     if "steps" in tables:
         _check_steps(where, tables, report)
+    if "trials" in tables or not block.path(run_dir, "trials").exists():
+        _check_trials(where, tables, report)
     return found
+
+
+def _read_block(run_dir: Path, block: Block, report: CheckReport) -> dict[str, Any]:
+    """The block's tables, as far as they can be read; a block without trials has no file of them."""
+    tables: dict[str, Any] = {}
+    for table in ALL_TABLES:
+        path = block.path(run_dir, table)
+        if table not in TABLES and not path.exists():
+            continue
+        try:
+            tables[table] = read_file(path, table, _COLUMNS[table])
+        except (DamagedFileError, SchemaVersionError) as error:
+            report.problems.append(str(error))
+    return tables
 
 
 def _check_numbers(where: str, rows: Any, number: str, report: CheckReport) -> None:
@@ -106,6 +122,22 @@ def _check_steps(where: str, tables: dict[str, Any], report: CheckReport) -> Non
     for ordinal, outcome, num_steps in zip(*(tables["episodes"][name].to_pylist() for name in columns), strict=True):
         if outcome != "unevaluable" and actions[ordinal] != num_steps:
             report.problems.append(f"{where}: ordinal {ordinal} took {num_steps} steps, {actions[ordinal]} are stored")
+
+
+def _check_trials(where: str, tables: dict[str, Any], report: CheckReport) -> None:
+    """A task has as many trials as it says, each of another arm."""
+    arms: dict[int, list[str]] = defaultdict(list)
+    if "trials" in tables:
+        rows = zip(tables["trials"]["ordinal"].to_pylist(), tables["trials"]["action_id"].to_pylist(), strict=True)
+        for ordinal, action_id in rows:
+            arms[ordinal].append(action_id)
+    columns = ("ordinal", "num_trials")
+    for ordinal, said in zip(*(tables["episodes"][name].to_pylist() for name in columns), strict=True):
+        found = arms[ordinal]
+        if len(found) != said:
+            report.problems.append(f"{where}: ordinal {ordinal} has {said} trials, {len(found)} are stored")
+        elif len(set(found)) < said:
+            report.problems.append(f"{where}: ordinal {ordinal} has two trials of one arm")
 
 
 def _check_stream(cell: Cell, stream: int, ordinals: list[int], report: CheckReport) -> None:

@@ -14,21 +14,24 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from memcon.errors import DamagedFileError, NotFoundError, SchemaVersionError, StorageError
 from memcon_platform.config.plan_file import no_run
 from memcon_platform.trajectory.blocks import finished_blocks
-from memcon_platform.trajectory.schemas import SCHEMA_VERSION, SCHEMAS, TABLES, version_of
+from memcon_platform.trajectory.schemas import ADDED, ALL_TABLES, SCHEMAS, TABLES, readable_versions, version_of
 
 __all__ = ["RunTables", "read_file", "read_run"]
 
+_FIRST = "1"
 _REMEDY = "restore it from a copy; `memcon data check RUN` lists every damaged file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTables:
-    """The tables of a run, rows by (cell, stream, ordinal, index | position); empty where not asked for."""
+    """The tables of a run, rows by (cell, stream, ordinal, index | position | arm); empty where not asked for."""
 
     # pyarrow.Table
     episodes: Any
     steps: Any
     decisions: Any
+    # Empty too where the run has none.
+    trials: Any
 
 
 def read_run(
@@ -36,10 +39,12 @@ def read_run(
 ) -> RunTables:
     """All finished blocks of the run; `columns` narrows a table (key columns `cell`, `stream`, `ordinal` always come).
 
+    Files of earlier schema versions are read with the defaults of the columns that they lack.
+
     Raises:
         NotFoundError: no such run folder, or no finished task in it yet.
         DamagedFileError: names the file that is broken or missing.
-        SchemaVersionError: a file of another schema version.
+        SchemaVersionError: a file of a newer schema version.
     """
     if not run_dir.is_dir():
         raise no_run(run_dir)
@@ -48,14 +53,14 @@ def read_run(
         raise NotFoundError(
             f"{run_dir} has no finished task in Parquet yet; start or continue it with `memcon sweep CONFIG`"
         )
-    wanted = {name: _selection(name, (columns or {}).get(name)) for name in TABLES}
-    parts: dict[str, list[Any]] = {name: [_schema(name, wanted[name]).empty_table()] for name in TABLES}
+    wanted = {name: _selection(name, (columns or {}).get(name)) for name in ALL_TABLES}
+    parts: dict[str, list[Any]] = {name: [_schema(name, wanted[name]).empty_table()] for name in ALL_TABLES}
     for block in blocks:
-        episodes = read_file(block.path(run_dir, "episodes"), "episodes", wanted["episodes"])
-        parts["episodes"].append(episodes)
+        marks = read_file(block.path(run_dir, "episodes"), "episodes", (*wanted["episodes"], "num_trials"))
+        parts["episodes"].append(marks.select(list(wanted["episodes"])))
         for name in tables:
-            if name != "episodes":
-                parts[name].append(_finished_rows(block.path(run_dir, name), name, wanted[name], episodes["ordinal"]))
+            if name != "episodes" and _has_file(name, marks):
+                parts[name].append(_finished_rows(block.path(run_dir, name), name, wanted[name], marks["ordinal"]))
     return RunTables(**{name: pa.concat_tables(found) for name, found in parts.items()})
 
 
@@ -64,17 +69,20 @@ def read_file(path: Path, table: str, columns: Sequence[str] | None = None) -> A
 
     Raises:
         DamagedFileError: missing, truncated, or without our columns.
-        SchemaVersionError: another schema version, or not a memcon table.
+        SchemaVersionError: a newer schema version, or not a memcon table.
         StorageError: the file may not be read.
     """
     selection = _selection(table, columns)
     try:
         # Memory mapping off: a file that is replaced while it is read must not change under the reader.
         with pq.ParquetFile(path, memory_map=False, page_checksum_verification=True) as file:
-            found = version_of(file.schema_arrow)
-            if found != (table, str(SCHEMA_VERSION)):
-                raise SchemaVersionError(path, " ".join(found).strip() or "none", f"{table} {SCHEMA_VERSION}")
-            content = file.read(columns=list(selection))
+            version = _version(path, table, file.schema_arrow)
+            lacking = ADDED.get(table, {}) if version == _FIRST else {}
+            content = file.read(columns=[name for name in selection if name not in lacking])
+        for name in selection:
+            if name in lacking:
+                kind = SCHEMAS[table].field(name).type
+                content = content.append_column(name, pa.array([lacking[name]] * content.num_rows, kind))
         return content.select(list(selection)).cast(_schema(table, selection))
     except FileNotFoundError as error:
         raise DamagedFileError(path, "the file is missing although its block is finished", _REMEDY) from error
@@ -82,6 +90,19 @@ def read_file(path: Path, table: str, columns: Sequence[str] | None = None) -> A
         raise StorageError(f"cannot read {path}: {error.strerror}; mend its permissions") from error
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         raise DamagedFileError(path, str(error).splitlines()[0], _REMEDY) from error
+
+
+def _version(path: Path, table: str, schema: Any) -> str:
+    name, version = version_of(schema)
+    known = readable_versions(table)
+    if name != table or version not in known:
+        raise SchemaVersionError(path, f"{name} {version}".strip() or "none", f"{table} {' and '.join(known)}")
+    return version
+
+
+def _has_file(table: str, episodes: Any) -> bool:
+    """The block has a file of `table`: of `trials` only where its episodes have any."""
+    return table in TABLES or bool(pc.any(pc.greater(episodes["num_trials"], 0)).as_py())
 
 
 def _finished_rows(path: Path, table: str, columns: Sequence[str], ordinals: Any) -> Any:

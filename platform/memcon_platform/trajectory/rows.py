@@ -1,4 +1,4 @@
-"""Episodes to rows of the three tables; nothing else."""
+"""Episodes to rows of the tables; nothing else."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from memcon import codec
-from memcon.types import Decision, Episode
+from memcon.types import Decision, Episode, OutcomeClass
 
-__all__ = ["decision_rows", "episode_row", "step_rows"]
+__all__ = ["decision_rows", "episode_row", "step_rows", "trial_rows"]
 
 
 def episode_row(episode: Episode) -> dict[str, Any]:
@@ -16,10 +16,13 @@ def episode_row(episode: Episode) -> dict[str, Any]:
     row = codec.encode(episode)
     task, outcome = row.pop("task"), row.pop("outcome")
     tokens = outcome.pop("tokens")
-    del row["steps"], row["decisions"]
+    del row["steps"], row["decisions"], row["trials"]
+    # Pairs in sorted order, here and below: a mapping's own order must not reach the bytes.
+    row["maintenance"] = sorted(row["maintenance"].items())
     payload = json.dumps(task.pop("payload"), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     counted = {f"tokens_{purpose}": count for purpose, count in tokens.items()}
-    return {**row, **task, **outcome, **counted, "payload": payload, "success": episode.outcome.success}
+    derived = {"payload": payload, "success": episode.outcome.success, "num_trials": len(episode.trials)}
+    return {**row, **task, **outcome, **counted, **derived}
 
 
 def step_rows(episode: Episode) -> list[dict[str, Any]]:
@@ -34,6 +37,15 @@ def decision_rows(episode: Episode) -> list[dict[str, Any]]:
     return [{**place, **_decision(decision)} for decision in episode.decisions]
 
 
+def trial_rows(episode: Episode) -> list[dict[str, Any]]:
+    """The rows of `trials` for one finished task, in arm order; empty for a task without trials."""
+    place = _place(episode)
+    return [
+        {**place, **codec.encode(trial), "success": trial.outcome_class is OutcomeClass.SUCCESS}
+        for trial in episode.trials
+    ]
+
+
 def _place(episode: Episode) -> dict[str, Any]:
     return {"cell": episode.cell, "stream": episode.stream, "ordinal": episode.ordinal}
 
@@ -41,7 +53,6 @@ def _place(episode: Episode) -> dict[str, Any]:
 def _decision(decision: Decision) -> dict[str, Any]:
     row = codec.encode(decision)
     features = row.pop("features")
-    # Pairs in sorted order: a mapping's own order must not reach the bytes.
     row["masked"] = sorted(row["masked"].items())
     if row["per_arm"] is not None:
         row["per_arm"] = [(arm, sorted(values.items())) for arm, values in sorted(row["per_arm"].items())]

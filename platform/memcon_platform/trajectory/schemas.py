@@ -1,9 +1,11 @@
-"""The versioned Arrow schemas of the three tables. Column names are field names of `memcon.types`.
+"""The versioned Arrow schemas of the tables. Column names are field names of `memcon.types`.
 
 Nested values are flattened: the fields of Task and Outcome keep their names (none collides), TokenUsage gets the prefix
 `tokens_`, StateFeatures the prefix `feature_`. The rows of one task are joined by (cell, stream, ordinal). A column
 whose field metadata says `volatile` may differ between two runs of equal settings (architecture: outside
 byte-equality). Tokens of decisions are credentials and have no column.
+
+Version 2 added the table `trials` and the columns of `ADDED`; files of version 1 are read with the values given there.
 """
 
 from __future__ import annotations
@@ -12,9 +14,20 @@ from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-__all__ = ["BLOCK_TASKS", "KEYS", "SCHEMAS", "SCHEMA_VERSION", "TABLES", "is_volatile", "version_of"]
+__all__ = [
+    "ADDED",
+    "ALL_TABLES",
+    "BLOCK_TASKS",
+    "KEYS",
+    "SCHEMAS",
+    "SCHEMA_VERSION",
+    "TABLES",
+    "is_volatile",
+    "readable_versions",
+    "version_of",
+]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # Ordinals in one block of a stream.
 BLOCK_TASKS = 50
 
@@ -74,6 +87,10 @@ EPISODES = _schema(
     _column("reward", pa.float64(), nullable=True),
     _column("memory_size", pa.int64()),
     _volatile("started_at", pa.float64()),
+    # Scheduled maintenance: operation -> "" or the error of a hook that failed.
+    _column("maintenance", _MAP_OF_TEXT),
+    # Rows of this task in `trials`.
+    _column("num_trials", pa.int32()),
 )
 
 STEPS = _schema(
@@ -131,21 +148,54 @@ DECISIONS = _schema(
     _volatile("received", pa.int64()),
     _volatile("latency_s", pa.float64()),
     _column("per_arm", _PER_ARM, nullable=True),
+    _column("feature_benchmark", pa.string()),
+    _column("feature_setup", pa.string()),
 )
 
-SCHEMAS: dict[str, Any] = {"episodes": EPISODES, "steps": STEPS, "decisions": DECISIONS}
-TABLES = tuple(SCHEMAS)
+# The outcome matrix: every arm on every task (policy `every_arm`); the rows of a task in arm order.
+TRIALS = _schema(
+    "trials",
+    *_PLACE,
+    _column("action_id", pa.string()),
+    _column("outcome_class", pa.string()),
+    _column("success", pa.bool_()),
+    _column("score", pa.float64()),
+    _column("num_steps", pa.int32()),
+    # Eq. 5; null for `unevaluable`.
+    _column("reward", pa.float64(), nullable=True),
+    _column("tokens_injected", pa.int64()),
+    _column("tokens_agent_prompt", pa.int64()),
+    _column("degraded", pa.string()),
+)
+
+SCHEMAS: dict[str, Any] = {"episodes": EPISODES, "steps": STEPS, "decisions": DECISIONS, "trials": TRIALS}
+ALL_TABLES = tuple(SCHEMAS)
+# The tables that every block has; `trials` is written only where there are trials (`episodes.num_trials`).
+TABLES = ("episodes", "steps", "decisions")
 # Columns that name a row, in sorting order.
 KEYS: dict[str, tuple[str, ...]] = {
     "episodes": ("cell", "stream", "ordinal"),
     "steps": ("cell", "stream", "ordinal", "index"),
     "decisions": ("cell", "stream", "ordinal", "position"),
+    "trials": ("cell", "stream", "ordinal", "action_id"),
 }
+# Table -> column that version 2 added -> what files of version 1 mean by not having it.
+ADDED: dict[str, dict[str, Any]] = {
+    "episodes": {"maintenance": [], "num_trials": 0},
+    "decisions": {"feature_benchmark": "", "feature_setup": ""},
+}
+# The first version that has the table, where that is not version 1.
+_FIRST_VERSION = {"trials": 2}
 
 
 def is_volatile(table: str, column: str) -> bool:
     """`column` of `table` may differ between two runs of equal settings."""
     return (SCHEMAS[table].field(column).metadata or {}).get(b"volatile") == b"true"
+
+
+def readable_versions(table: str) -> tuple[str, ...]:
+    """Schema versions of `table` that this memcon reads, oldest first."""
+    return tuple(str(version) for version in range(_FIRST_VERSION.get(table, 1), SCHEMA_VERSION + 1))
 
 
 def version_of(schema: Any) -> tuple[str, str]:

@@ -18,8 +18,8 @@ from memcon.errors import InvariantError
 from memcon.files import replace_file
 from memcon.types import Episode
 from memcon_platform.trajectory.blocks import Block
-from memcon_platform.trajectory.rows import decision_rows, episode_row, step_rows
-from memcon_platform.trajectory.schemas import BLOCK_TASKS, SCHEMAS
+from memcon_platform.trajectory.rows import decision_rows, episode_row, step_rows, trial_rows
+from memcon_platform.trajectory.schemas import BLOCK_TASKS, SCHEMAS, TABLES
 
 __all__ = ["ParquetSink", "SinkFactory"]
 
@@ -29,6 +29,7 @@ _Rows = Callable[[Episode], list[dict[str, Any]]]
 _WRITING_ORDER: tuple[tuple[str, _Rows], ...] = (
     ("steps", step_rows),
     ("decisions", decision_rows),
+    ("trials", trial_rows),
     ("episodes", lambda episode: [episode_row(episode)]),
 )
 
@@ -49,8 +50,9 @@ class ParquetSink:
         _require_block(cell, stream, block, episodes)
         place = Block(cell, stream, block)
         for table, rows in _WRITING_ORDER:
-            content = _encode(table, [row for episode in episodes for row in rows(episode)])
-            replace_file(place.path(self.run_dir, table), content)
+            found = [row for episode in episodes for row in rows(episode)]
+            if found or table in TABLES:
+                replace_file(place.path(self.run_dir, table), _encode(table, found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

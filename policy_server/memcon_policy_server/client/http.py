@@ -16,7 +16,14 @@ import httpx2
 from memcon import codec
 from memcon.errors import ConfigError, MemconError, UnavailableError
 from memcon.learning.credit import check_outcome
-from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
+from memcon.policy_types import (
+    DecideReply,
+    DecideRequest,
+    LearningSettings,
+    OutcomeReply,
+    OutcomeRequest,
+    TableImport,
+)
 from memcon_policy_server import wire
 from memcon_policy_server.sharding import by_shard, shard_of_keys
 
@@ -55,6 +62,12 @@ class HttpPolicyClient:
         body = _body({"table": table, "settings": settings})
         for shard in range(await self._num_shards()):
             await self._post(shard, wire.OPEN_TABLE, body)
+
+    async def import_table(self, request: TableImport) -> None:
+        """Let the open table start from another one's numbers at every shard; safe to repeat."""
+        body = _body(request)
+        for shard in range(await self._num_shards()):
+            await self._post(shard, wire.IMPORT_TABLE, body)
 
     async def decide(self, request: DecideRequest) -> DecideReply:
         """Choose and count, once a decision id."""

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memcon.errors import MemconError
-from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest
+from memcon.policy_types import (
+    DecideReply,
+    DecideRequest,
+    LearningSettings,
+    OutcomeReply,
+    OutcomeRequest,
+    TableImport,
+)
 from memcon_policy_server.owner import ShardOwner
 from memcon_policy_server.sharding import by_shard, shard_of_keys
 
@@ -38,6 +45,11 @@ class LocalPolicyClient:
         """Create `table`, or check that it exists with equal settings."""
         for owner in self._owners:
             await owner.open_table(table, settings)
+
+    async def import_table(self, request: TableImport) -> None:
+        """Let the open table start from another one's numbers at every shard; safe to repeat."""
+        for owner in self._owners:
+            await owner.import_table(request)
 
     async def decide(self, request: DecideRequest) -> DecideReply:
         """Choose and count, once a decision id."""

@@ -29,6 +29,7 @@ __all__ = [
     "OUTCOME_HEADER",
     "PLAN_HEADER",
     "TASK_HEADER",
+    "num_actions_of",
     "one_line",
     "render_plan",
     "render_trajectory",
@@ -52,6 +53,11 @@ def render_trajectory(trajectory: Trajectory) -> str:
         if step.kind is StepKind.ACTION:
             lines += [ACTION_MARK + one_line(step.action), one_line(step.observation)]
     return "\n".join(lines)
+
+
+def num_actions_of(rendered: str) -> int:
+    """Actions in an attempt that `render_trajectory` wrote: two lines each, after the three of its head."""
+    return rendered.count("\n") // 2 - 1
 
 
 def render_plan(source_goal: str, actions: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ Its results are never those of ALFWorld; every task says `self-made`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -31,6 +31,8 @@ __all__ = ["PLUGIN", "HouseholdBenchmark", "HouseholdConfig"]
 
 NAME = "household"
 MAX_STEPS = 30
+# Redraws of a practice room that is a room of the list, or was drawn before; the smallest rooms do repeat.
+MAX_REDRAWS = 200
 # Tasks a type in a list of 134, as in ALFWorld's unseen split (spec BE-1); other lengths keep the shares.
 QUOTAS = {"put": 24, "examine": 18, "clean": 31, "heat": 23, "cool": 21, "puttwo": 17}
 
@@ -73,10 +75,23 @@ class HouseholdBenchmark:
     def tasks(self) -> Sequence[Task]:
         """The rooms, types mixed by their shares; a longer list starts with the shorter one."""
         if self._tasks is None:
-            root = SeedTree(("benchmark", NAME, self._config.task_seed, self._config.max_receptacles))
+            root = self._root()
             kinds = _types_in_turn(self._config.num_tasks)
             self._tasks = tuple(_draw_task(kind, root.child(number), self._config) for number, kind in enumerate(kinds))
         return self._tasks
+
+    def practice_tasks(self, per_type: int) -> Sequence[Task]:
+        """Other rooms, the six types in turn; fewer of a type that has no more, and more start with the fewer ones."""
+        root = self._root().child("practice")
+        known = {task.task_id for task in self.tasks()}
+        found: list[Task] = []
+        for number in range(per_type):
+            for kind in GOAL_TYPES:
+                task = self._unknown_task(kind, root.child(kind, number), known)
+                if task is not None:
+                    known.add(task.task_id)
+                    found.append(task)
+        return tuple(found)
 
     def environment(self) -> Environment:
         """A fresh environment for any of the rooms."""
@@ -85,6 +100,18 @@ class HouseholdBenchmark:
     def reference_plan(self, task: Task) -> Sequence[str] | None:
         """A short plan by someone who knows where everything is."""
         return plan_of(_room(task))
+
+    def part_of(self, task: Task) -> Benchmark:
+        """This benchmark."""
+        del task
+        return self
+
+    def _root(self) -> SeedTree:
+        return SeedTree(("benchmark", NAME, self._config.task_seed, self._config.max_receptacles))
+
+    def _unknown_task(self, kind: str, place: SeedTree, known: Set[str]) -> Task | None:
+        redraws = (_draw_task(kind, place.child(number), self._config) for number in range(MAX_REDRAWS))
+        return next((task for task in redraws if task.task_id not in known), None)
 
 
 def world_of(task: Task) -> World:

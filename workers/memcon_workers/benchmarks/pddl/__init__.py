@@ -76,6 +76,18 @@ class PddlBenchmark:
             self._tasks = self._drawn_tasks()
         return self._tasks
 
+    def practice_tasks(self, per_type: int) -> Sequence[Task]:
+        """Other problems, domains in turn, over the same sizes; fewer of a domain that has no more of a size."""
+        known = {task.task_id: task for task in self.tasks()}
+        asked = len(known)
+        root = self._root().child("practice")
+        for turn in range(per_type):
+            for family in self._families:
+                task = self._new_task(family, turn, root, known)
+                if task is not None:
+                    known[task.task_id] = task
+        return tuple(known.values())[asked:]
+
     def environment(self) -> Environment:
         """A fresh environment; all four domains play in it."""
         return PlanningEnvironment(world_of)
@@ -84,26 +96,39 @@ class PddlBenchmark:
         """The constructive plan of the task's domain, at most 30 steps."""
         return reference_plan(task)
 
+    def part_of(self, task: Task) -> Benchmark:
+        """This benchmark."""
+        del task
+        return self
+
+    def _root(self) -> SeedTree:
+        return SeedTree(("benchmark", BENCHMARK, self._config.goals, self._config.task_seed))
+
     def _drawn_tasks(self) -> tuple[Task, ...]:
-        root = SeedTree(("benchmark", BENCHMARK, self._config.goals, self._config.task_seed))
+        root = self._root()
         tasks: dict[str, Task] = {}
         for number in range(self._config.num_tasks):
             turn, place = divmod(number, len(self._families))
-            task = self._new_task(self._families[place], turn, root, tasks)
+            family = self._families[place]
+            task = self._new_task(family, turn, root, tasks)
+            if task is None:
+                raise ConfigError(
+                    f"benchmark pddl: num_tasks = {self._config.num_tasks}: {family.name} has no {turn + 1} different "
+                    f"problems of size {self._rung(family, turn).size} within {MAX_REDRAWS} draws; "
+                    "lower num_tasks or add domains"
+                )
             tasks[task.task_id] = task
         return tuple(tasks.values())
 
-    def _new_task(self, family: Family, turn: int, root: SeedTree, known: dict[str, Task]) -> Task:
+    def _new_task(self, family: Family, turn: int, root: SeedTree, known: Mapping[str, Task]) -> Task | None:
+        rung = self._rung(family, turn)
+        places = (root.child(family.name, turn, redraw) for redraw in range(MAX_REDRAWS))
+        drawn = (draw_task(family, rung, place) for place in places)
+        return next((task for task in drawn if task.task_id not in known), None)
+
+    def _rung(self, family: Family, turn: int) -> Rung:
         rungs = family.ladder if self._config.goals == "ladder" else [Rung(size=size) for size in family.sizes]
-        rung = rungs[turn % len(rungs)]
-        for redraw in range(MAX_REDRAWS):
-            task = draw_task(family, rung, root.child(family.name, turn, redraw))
-            if task.task_id not in known:
-                return task
-        raise ConfigError(
-            f"benchmark pddl: num_tasks = {self._config.num_tasks}: {family.name} has no {turn + 1} different "
-            f"problems of size {rung.size} within {MAX_REDRAWS} draws; lower num_tasks or add domains"
-        )
+        return rungs[turn % len(rungs)]
 
 
 def build(config: PddlConfig) -> Benchmark:

@@ -1,0 +1,1 @@
+"""What `memcon bench` measures beside a sweep: the policy in process with its peers, and the sharing of one table."""

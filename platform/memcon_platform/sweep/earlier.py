@@ -1,0 +1,69 @@
+"""Earlier runs that a cell starts from: where they are, and which of their cells is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from memcon.errors import ConfigError, UnknownNameError
+from memcon_platform.config import has_plan, read_plan
+from memcon_platform.config.plan import Cell, RunPlan
+from memcon_platform.sweep.run_folder import refuse_driven
+
+__all__ = ["earlier_cell", "earlier_plan"]
+
+# Cells that an error tells of.
+_SHOWN = 3
+
+
+def earlier_plan(plan: RunPlan, run: str) -> RunPlan:
+    """The plan of `run`: a folder, or the name alone of a run beside this one.
+
+    Raises:
+        ConfigError: `run` is this very run.
+        LockedError: it is being driven.
+        NotFoundError: no run there.
+        MemconError: its plan cannot be read.
+    """
+    given = Path(run)
+    beside = given.name == run and not has_plan(given)
+    run_dir = plan.root / run if beside else given
+    if run_dir.resolve() == plan.run_dir.resolve():
+        raise ConfigError(f"start_from: '{run}' is this run itself; name an earlier one")
+    refuse_driven(run_dir)
+    return read_plan(run_dir)
+
+
+def earlier_cell(plan: RunPlan, wanted: str | None, difference: Callable[[Cell], str], *, doing: str, key: str) -> Cell:
+    """The cell `wanted` of the earlier `plan`, or its only cell without a `difference` to the one that starts from it.
+
+    Args:
+        plan: the earlier run.
+        wanted: a cell id.
+        difference: how a cell of the earlier run does not fit, or "".
+        doing: begins the message of an error.
+        key: the config key that would name a cell.
+
+    Raises:
+        UnknownNameError: no such cell.
+        ConfigError: it does not fit; or none fits, or several do: names them.
+    """
+    if wanted is not None:
+        found = {cell.cell_id: cell for cell in plan.cells}.get(wanted)
+        if found is None:
+            raise UnknownNameError(f"cell of run '{plan.run}'", wanted, [cell.cell_id for cell in plan.cells])
+        if problem := difference(found):
+            raise ConfigError(f"{doing}: cell {wanted} of run '{plan.run}' does not fit: {problem}")
+        return found
+    differences = {cell.cell_id: difference(cell) for cell in plan.cells}
+    fitting = [cell for cell in plan.cells if not differences[cell.cell_id]]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise ConfigError(
+            f"{doing}: {len(fitting)} cells of run '{plan.run}' fit; give {key}, one of: "
+            + ", ".join(f"{cell.cell_id} ({cell.label})" for cell in fitting)
+        )
+    shown = [f"{cell.cell_id}: {differences[cell.cell_id]}" for cell in plan.cells[:_SHOWN]]
+    more = f"; and {len(plan.cells) - _SHOWN} more cells" if len(plan.cells) > _SHOWN else ""
+    raise ConfigError(f"{doing}: no cell of run '{plan.run}' fits ({'; '.join(shown)}{more})")

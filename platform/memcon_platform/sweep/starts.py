@@ -1,0 +1,267 @@
+"""What a run takes over from earlier runs (`start_from`), checked before anything of it is written or started.
+
+Tables are folded from the earlier run's journals and imported through the policy's client; memories are copied by the
+worker that claims a stream. What was taken stands in the run's starts.json, for reports and later launches.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from memcon import codec
+from memcon.errors import ConfigError, DamagedFileError, SchemaVersionError, StorageError
+from memcon.files import replace_file
+from memcon.policy_types import TableImport
+from memcon_platform.assembly import learning_settings, table_name
+from memcon_platform.config.plan import Cell, MemoryStart, RunPlan, TableStart
+from memcon_platform.sweep.earlier import earlier_cell, earlier_plan
+from memcon_platform.sweep.events import StreamName
+from memcon_platform.sweep.status import StreamStatus, stream_path, stream_status
+from memcon_platform.sweep.warm_tables import EarlierTables, cell_difference, cell_fingerprint, fingerprint_id
+
+__all__ = ["Prepared", "Starts", "WarmMemory", "WarmTable", "prepare_starts", "read_starts", "write_starts"]
+
+_STARTS_FILE = "starts.json"
+_SCHEMA_VERSION = 1
+_REMEDY = "restore it from a copy, or remove it: only reports lose what it says"
+# What two cells must have in common for the memory of one to serve the other, and, where no cell is named, besides.
+_SAME_MEMORY = ("benchmark", "memory", "embedder")
+_SAME_AGENT = ("framework", "backbone")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmTable:
+    """A table of this run that began with the numbers of an earlier one."""
+
+    table: str
+    source_run: str
+    source_cell: str
+    source_table: str
+    # Decisions and outcomes of each (key, arm) counted at most this often; None = all.
+    cap: int | None
+    frozen: bool
+    # Of goal types, arms, reward, agent, backend and keys.
+    fingerprint: str
+    # Last event that was read of each of the earlier run's journals, by shard.
+    events: tuple[int, ...]
+
+    @property
+    def source(self) -> str:
+        """One line for the journal; the same whenever the same command is given."""
+        return (
+            f"run {self.source_run}, cell {self.source_cell}, table {self.source_table}, "
+            f"cap {self.cap or 'none'}, fingerprint {self.fingerprint}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmMemory:
+    """A cell of this run whose streams began with the memory of an earlier one's."""
+
+    cell: str
+    source_run: str
+    source_cell: str
+    frozen: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starts:
+    """Where a run's tables and memories come from."""
+
+    tables: tuple[WarmTable, ...] = ()
+    memories: tuple[WarmMemory, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a launch has to carry over before its streams begin."""
+
+    starts: Starts = Starts()
+    imports: tuple[TableImport, ...] = ()
+    # Stream file that each stream without an ended task copies its memory from.
+    memory_files: Mapping[StreamName, Path] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def prepare_starts(plan: RunPlan, found: Mapping[StreamName, tuple[StreamStatus, int]]) -> Prepared:
+    """Find and check all that the cells of `plan` start from; nothing is written.
+
+    A table that some stream has begun to learn in, and the memory of a stream with an ended task, were taken over by an
+    earlier launch: their source is not asked for again.
+
+    Raises:
+        ConfigError: a cell is not named and none or several fit, or the one that is named does not.
+        NotFoundError, DamagedFileError, LockedError: the earlier run cannot be read.
+    """
+    before = read_starts(plan.run_dir)
+    tables = {warm.table: warm for warm in before.tables}
+    memories = {warm.cell: warm for warm in before.memories}
+    imports: list[TableImport] = []
+    files: dict[StreamName, Path] = {}
+    journals: dict[Path, EarlierTables] = {}
+    for table, (cell, stream, start) in _fresh_tables(plan).items():
+        warm, request = _table(plan, cell, stream, start, journals)
+        tables[table] = warm
+        imports.append(request)
+    for cell in plan.cells:
+        start_memory = cell.start_from.memory
+        fresh = [stream for stream in range(cell.streams) if found[cell.cell_id, stream][0].num_ended == 0]
+        if start_memory is not None and fresh:
+            memories[cell.cell_id], files_of_cell = _memory(plan, cell, start_memory, memories.get(cell.cell_id), fresh)
+            files |= files_of_cell
+    starts = Starts(tables=tuple(tables.values()), memories=tuple(memories.values()))
+    return Prepared(starts=starts, imports=tuple(imports), memory_files=files)
+
+
+def read_starts(run_dir: Path) -> Starts:
+    """What the run in `run_dir` has taken over; nothing when it says nothing.
+
+    Raises:
+        DamagedFileError: starts.json is not what `write_starts` writes.
+        SchemaVersionError: another schema version wrote it.
+        StorageError: it cannot be read.
+    """
+    path = run_dir / _STARTS_FILE
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        version = record.pop("schema_version")
+        if version != _SCHEMA_VERSION:
+            raise SchemaVersionError(path, version, _SCHEMA_VERSION)
+        return codec.decode(Starts, record)
+    except FileNotFoundError:
+        return Starts()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}; check permissions") from error
+    except (ValueError, KeyError, AttributeError, TypeError, codec.CodecError) as error:
+        raise DamagedFileError(path, str(error), _REMEDY) from error
+
+
+def write_starts(run_dir: Path, starts: Starts) -> None:
+    """Write starts.json, if there is anything to say.
+
+    Raises:
+        StorageError: the folder cannot be written.
+    """
+    if starts != Starts():
+        record = {"schema_version": _SCHEMA_VERSION, **codec.encode(starts)}
+        replace_file(run_dir / _STARTS_FILE, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _fresh_tables(plan: RunPlan) -> dict[str, tuple[Cell, int, TableStart]]:
+    """Tables that start warm and that no stream has been claimed for: name -> first of its cells and streams.
+
+    Tables are filled before the first stream of a launch is claimed.
+
+    Raises:
+        ConfigError: cells of one table start from different tables, or a cell without a table starts from one.
+    """
+    fresh: dict[str, tuple[Cell, int, TableStart]] = {}
+    begun: set[str] = set()
+    starts: dict[str, TableStart | None] = {}
+    for table, cell, stream in _learning_streams(plan):
+        start = cell.start_from.policy
+        if starts.setdefault(table, start) != start:
+            raise ConfigError(
+                f"the cells of table '{table}' start from different tables ('{cell.label}' among them); give all of "
+                "them the same start_from.policy"
+            )
+        if stream_path(plan.run_dir, cell.cell_id, stream).exists():
+            begun.add(table)
+        if start is not None:
+            fresh.setdefault(table, (cell, stream, start))
+    return {table: place for table, place in fresh.items() if table not in begun}
+
+
+def _learning_streams(plan: RunPlan) -> Iterator[tuple[str, Cell, int]]:
+    for cell in plan.cells:
+        if learning_settings(cell) is not None:
+            for stream in range(cell.streams):
+                yield table_name(cell, stream), cell, stream
+        elif cell.start_from.policy is not None:
+            raise ConfigError(
+                f"cell '{cell.label}': start_from.policy, but policy '{cell.policy.name}' keeps no table; remove it"
+            )
+
+
+def _table(
+    plan: RunPlan, cell: Cell, stream: int, start: TableStart, journals: dict[Path, EarlierTables]
+) -> tuple[WarmTable, TableImport]:
+    doing = f"cell '{cell.label}' starts from the table of an earlier run"
+    earlier = earlier_plan(plan, start.run)
+    source = earlier_cell(
+        earlier, start.cell, lambda other: cell_difference(other, cell), doing=doing, key="start_from.policy.cell"
+    )
+    names = list(dict.fromkeys(table_name(source, index) for index in range(source.streams)))
+    if cell.table_scope != "stream" and len(names) > 1:
+        raise ConfigError(
+            f"{doing}: cell {source.cell_id} of run '{earlier.run}' has {len(names)} tables (table_scope: stream), and "
+            "this cell has one; take table_scope: stream, or a run whose streams shared their table"
+        )
+    table, source_table = table_name(cell, stream), names[stream % len(names)]
+    read = journals.setdefault(earlier.run_dir.resolve(), EarlierTables(earlier))
+    warm = WarmTable(
+        table=table,
+        source_run=earlier.run,
+        source_cell=source.cell_id,
+        source_table=source_table,
+        cap=start.cap,
+        frozen=start.frozen,
+        fingerprint=fingerprint_id(cell_fingerprint(cell)),
+        events=read.last_events,
+    )
+    return warm, TableImport(table=table, source=warm.source, numbers=read.numbers(source_table, cap=start.cap))
+
+
+# --- memories --------------------------------------------------------------------------------------------------------
+
+
+def _memory(
+    plan: RunPlan, cell: Cell, start: MemoryStart, before: WarmMemory | None, fresh: list[int]
+) -> tuple[WarmMemory, dict[StreamName, Path]]:
+    """Where the memory of `cell` comes from, and the file for each of its `fresh` streams."""
+    doing = f"cell '{cell.label}' starts from the memory of an earlier run"
+    earlier = earlier_plan(plan, start.run)
+    # An earlier launch has chosen already; the earlier run may have got more cells since.
+    wanted = start.cell or (before.source_cell if before is not None else None)
+    same = _SAME_MEMORY if start.cell is not None else (*_SAME_MEMORY, *_SAME_AGENT)
+    source = earlier_cell(
+        earlier,
+        wanted,
+        lambda other: _memory_difference(other, cell, same, seed=start.cell is None),
+        doing=doing,
+        key="start_from.memory.cell",
+    )
+    files = {}
+    for stream in fresh:
+        index = stream % source.streams
+        path = stream_path(earlier.run_dir.resolve(), source.cell_id, index)
+        if stream_status(earlier.run_dir, source.cell_id, index).num_ended == 0:
+            raise ConfigError(
+                f"{doing}: stream {index} of cell {source.cell_id} has ended no task ({path}); run it first"
+            )
+        files[cell.cell_id, stream] = path
+    warm = WarmMemory(cell=cell.cell_id, source_run=earlier.run, source_cell=source.cell_id, frozen=start.frozen)
+    return warm, files
+
+
+def _memory_difference(other: Cell, cell: Cell, axes: tuple[str, ...], *, seed: bool) -> str:
+    """How the memory of `other` cannot serve `cell`, or ""."""
+    differing = [
+        f"{axis}: recorded {_told(other, axis)}, asked {_told(cell, axis)}"
+        for axis in axes
+        if _told(other, axis) != _told(cell, axis)
+    ]
+    if seed and other.seed != cell.seed:
+        differing.append(f"seed: recorded {other.seed}, asked {cell.seed}")
+    return "; ".join(differing)
+
+
+def _told(cell: Cell, axis: str) -> str:
+    entry = getattr(cell, axis)
+    return f"{entry.name} {codec.encode_json(entry.parameters)}" if entry.parameters else str(entry.name)

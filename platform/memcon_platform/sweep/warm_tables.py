@@ -1,0 +1,83 @@
+"""Learned tables of earlier runs: read from their journals, and held against the cell that wants them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from memcon import codec, ids, registry
+from memcon.learning import transfer
+from memcon_platform.assembly import learning_settings
+from memcon_platform.config.plan import Cell, Entry, RunPlan
+from memcon_platform.sweep.run_folder import policy_folder
+from memcon_policy_server.fold import folded
+
+__all__ = ["EarlierTables", "cell_difference", "cell_fingerprint", "fingerprint_id"]
+
+
+class EarlierTables:
+    """The tables of a run that nobody drives, folded from its journals; nothing is written.
+
+    Raises:
+        MemconError: a journal is missing or damaged.
+    """
+
+    def __init__(self, plan: RunPlan) -> None:
+        num_shards = plan.settings.policy_server.shards
+        shards = [folded(policy_folder(plan), shard, num_shards) for shard in range(num_shards)]
+        self._shards = [core for core, _ in shards]
+        # By shard.
+        self.last_events = tuple(last_seq for _, last_seq in shards)
+
+    def numbers(self, table: str, *, cap: int | None) -> Mapping[str, Mapping[str, Mapping[str, str | int]]]:
+        """The numbers of `table`, its keys from all shards, with at most `cap` outcomes a (key, arm).
+
+        Raises:
+            NotFoundError: no stream of the run has ever learned in it.
+        """
+        numbers: dict[str, Any] = {}
+        count_cap = None
+        for core in self._shards:
+            dump = core.dump(table)
+            numbers |= dump["numbers"]["keys"]
+            count_cap = dump["settings"].get("count_cap")
+        return transfer.capped(dict(sorted(numbers.items())), cap, count_cap=count_cap)
+
+
+def cell_fingerprint(cell: Cell) -> Mapping[str, Any]:
+    """What the numbers of the cell's table are about; empty for a cell without a table."""
+    settings = learning_settings(cell)
+    if settings is None:
+        return {}
+    return transfer.table_fingerprint(
+        goal_types=_goal_types(cell.benchmark.name, codec.encode_json(cell.benchmark.parameters)),
+        settings=settings,
+        reward=cell.reward,
+        agent={"framework": _described(cell.framework), "backbone": _described(cell.backbone)},
+        backend={"memory": _described(cell.memory), "embedder": _described(cell.embedder)},
+    )
+
+
+def cell_difference(recorded: Cell, asked: Cell) -> str:
+    """Why `asked` cannot start from the table of `recorded`, a cell of an earlier run; "" when it can."""
+    fingerprint = cell_fingerprint(recorded)
+    if not fingerprint:
+        return f"policy '{recorded.policy.name}' keeps no table"
+    return transfer.fingerprint_difference(fingerprint, cell_fingerprint(asked))
+
+
+def fingerprint_id(fingerprint: Mapping[str, Any]) -> str:
+    """16 hex digits that stand for `fingerprint`."""
+    return ids.stable_hash("table fingerprint", fingerprint)
+
+
+def _described(entry: Entry) -> dict[str, Any]:
+    return {"name": entry.name, **entry.parameters}
+
+
+@functools.cache
+def _goal_types(benchmark: str, parameters: str) -> tuple[str, ...]:
+    config = registry.configure("benchmark", benchmark, codec.decode_json(dict[str, Any], parameters))
+    goal_types: tuple[str, ...] = registry.plugin("benchmark", benchmark).build(config).goal_types
+    return goal_types
