@@ -129,7 +129,8 @@ def single_outcomes(values: Matrix) -> tuple[float, float]:
 
 def few_clusters(values: Matrix) -> tuple[float, float]:
     """Two-way cluster variance with t at (fewest clusters - 1) degrees of freedom."""
-    half = statistics.t_quantile(min(values.shape) - 1) * math.sqrt(statistics._variance(values, np.ones_like(values))[0])
+    variance = statistics._variance(values, np.ones_like(values))[0]
+    half = statistics.t_quantile(min(values.shape) - 1) * math.sqrt(variance)
     return float(values.mean() - half), float(values.mean() + half)
 
 
