@@ -216,6 +216,18 @@ def test_cells_that_share_a_named_table_fill_it_once(root: Path) -> None:
             ("axes.policy=[{name: ucb, state_key: goal_plan, action_set: compact}]",),
             "no cell of run 'first' fits .*arms: recorded",
         ),
+        (
+            ("axes.policy=[{name: ucb, state_key: goal_plan, estimator: mean}]",),
+            "no cell of run 'first' fits .*estimator: recorded average, asked mean",
+        ),
+        (
+            ("control.decision_points=start",),
+            "no cell of run 'first' fits .*control.decision_points: recorded events, asked start",
+        ),
+        (
+            ("axes.memory=[{name: metagpt, preload: {per_type: 1}}]",),
+            "no cell of run 'first' fits .*backend.preload: recorded None",
+        ),
         (("axes.policy=[ucb]",), "no cell of run 'first' fits .*keys: recorded"),
         (("axes.benchmark=[pddl]",), "no cell of run 'first' fits .*goal_types: only recorded"),
         (("axes.memory=[{name: metagpt, index_failures: true}]",), "no cell of run 'first' fits .*index_failures"),
@@ -257,6 +269,23 @@ def test_several_cells_that_fit_are_listed(root: Path) -> None:
     launched(plan_of(root, "chosen", start("pair", cell=cells[1]), limit=1))
 
     assert read_starts(root / "runs" / "chosen").tables[0].source_cell == cells[1]
+
+
+def test_a_shared_table_is_about_all_that_has_fed_it(root: Path) -> None:
+    memories = "axes.memory=[metagpt,{name: metagpt, failed_top_k: 1}]"
+    both = ("table_scope=both", "max_open_episodes=1")
+    launched(plan_of(root, "fed", memories, *both, limit=1))
+
+    # One of the two memories alone: the other has fed the table too.
+    cell = next(cell for cell in read_plan(root / "runs" / "fed").cells if not cell.memory.parameters)
+    with pytest.raises(ConfigError, match=r"table 'named/both' of run 'fed' does not fit .*has fed it.*failed_top_k"):
+        launched(plan_of(root, "other", start("fed", cell=cell.cell_id), *both))
+    # Two memories over one that was fed by one.
+    with pytest.raises(ConfigError, match=r"does not fit .*asks.*failed_top_k"):
+        launched(plan_of(root, "other", start(), memories, *both))
+    launched(plan_of(root, "alike", start("fed", cell=cell.cell_id), memories, *both, limit=1))
+
+    assert [warm.source_table for warm in read_starts(root / "runs" / "alike").tables] == ["named/both"]
 
 
 def test_one_table_cannot_start_from_several(root: Path) -> None:

@@ -221,3 +221,12 @@ def test_missing_folder_folder_as_file_and_binary_file_are_refused(tmp_path: Pat
 def test_a_wrong_limit_of_the_command_line_is_named_as_it_was_typed(config: Path) -> None:
     with pytest.raises(ConfigError, match=r"^--limit 0: limit: expected an integer >= 1, got 0$"):
         load(config, ["workers=1"], limit=0)
+
+
+@pytest.mark.parametrize(
+    ("own", "told"), [("reward: {failure_penalty: 5.0}", "reward"), ("control: {plan_injection: false}", "control")]
+)
+def test_cells_of_one_table_must_mean_the_same_by_a_return(config: Path, own: str, told: str) -> None:
+    message = message_of(config, f"axes.policy=[ucb,{{name: ucb, {own}}}]", "table_scope=mine")
+
+    assert f"share the table 'mine' and differ in {told}; give them equal settings" in message

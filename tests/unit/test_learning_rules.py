@@ -309,3 +309,32 @@ def test_score_function_is_the_printed_formula() -> None:
     assert ucb_bonus(1.4, math.log(10), 4) == 1.4 * math.sqrt(math.log(10) / 4)
     assert ucb_bonus(1.4, 0.0, 1) == 0.0
     assert ucb_bonus(1.4, math.log(5), 0) == math.inf
+
+
+# --- a frozen table ---------------------------------------------------------------------------------------------------
+
+_FROZEN = build_rule(dataclasses.replace(UCB, frozen=True))
+
+
+def test_frozen_ucb_never_goes_to_an_arm_that_was_not_tried() -> None:
+    """Counts stand still in a frozen table: an arm that is due once would be due for ever."""
+    q = (0.9, 0.2, 0.5, 0.3, 0.1, 0.0, -0.1, 0.8, 5.0)
+    taken = (4, 1, 2, 1, 1, 1, 1, 1, 0)
+
+    choice = _FROZEN.choose(_views(q=q, taken=taken), allowed=ARMS, draw=0)
+
+    assert (choice.action_id, choice.forced) == ("retrieve_shallow", False)
+    assert _FROZEN.probabilities(_views(q=q, taken=taken), allowed=ARMS)[0] == 1.0
+
+
+def test_frozen_ucb_takes_the_highest_prior_where_nothing_was_learned() -> None:
+    choices = {_FROZEN.choose(_views(), allowed=ARMS, draw=draw64(n)).action_id for n in range(200)}
+    # Table 6: the four retrieval arms share 0.5.
+    assert choices == {"retrieve_shallow", "retrieve_medium", "retrieve_deep", "insight_only"}
+    assert _FROZEN.choose(_views(), allowed=("noop", "forget"), draw=0).action_id == "forget"
+
+
+def test_fixed_refuses_an_arm_that_only_a_stuck_agent_may_choose() -> None:
+    with pytest.raises(ConfigError, match=r"action_id = 're_retrieve'.*only while the agent is stuck"):
+        FixedConfig(action_id="re_retrieve", action_set="compact")
+    assert FixedConfig(action_id="re_retrieve").action_id == "re_retrieve"

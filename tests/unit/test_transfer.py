@@ -127,6 +127,7 @@ def _fingerprint(**changes: Any) -> Mapping[str, Any]:
         "goal_types": ("put", "heat"),
         "settings": SETTINGS,
         "reward": RewardSettings(),
+        "control": {"decision_points": "events"},
         "agent": {"framework": {"name": "prompt"}, "backbone": {"name": "imitator"}},
         "backend": {"name": "metagpt", "index_failures": False},
     }
@@ -147,6 +148,11 @@ def test_fingerprint_does_not_ask_for_the_order_of_goal_types() -> None:
             {"agent": {"framework": {"name": "prompt"}, "backbone": {"name": "other"}}},
             "agent.backbone.name: recorded imitator, asked other",
         ),
+        ({"settings": dataclasses.replace(SETTINGS, gamma=0.2)}, "gamma: recorded 0.9, asked 0.2"),
+        (
+            {"control": {"decision_points": "start"}},
+            "control.decision_points: recorded events, asked start",
+        ),
         ({"backend": {"name": "metagpt"}}, "backend.index_failures: recorded False, asked None"),
         (
             {"settings": dataclasses.replace(SETTINGS, pooling=())},
@@ -160,7 +166,18 @@ def test_fingerprint_names_the_part_that_differs(changes: dict[str, Any], told: 
 
 def test_other_arms_are_another_fingerprint_and_other_rules_are_not() -> None:
     arms = UniformConfig(state_key="benchmark+goal_type", pooling=("benchmark",)).learning_settings()
-    rule = dataclasses.replace(SETTINGS, rule="ucb", alpha=0.3, estimator="ema")
+    rule = dataclasses.replace(SETTINGS, rule="ucb", alpha=0.3)
 
     assert transfer.fingerprint_difference(_fingerprint(), _fingerprint(settings=arms)).startswith("arms: recorded ")
     assert transfer.fingerprint_difference(_fingerprint(), _fingerprint(settings=rule)) == ""
+
+
+def test_a_moving_average_is_no_mean_and_a_capped_mean_is_one() -> None:
+    average = dataclasses.replace(SETTINGS, estimator="ema", count_cap=None)
+    mean = dataclasses.replace(SETTINGS, estimator="mean", count_cap=None)
+    capped = dataclasses.replace(SETTINGS, estimator="capped_mean", count_cap=100)
+
+    difference = transfer.fingerprint_difference(_fingerprint(settings=average), _fingerprint(settings=mean))
+
+    assert difference == "estimator: recorded average, asked mean"
+    assert transfer.fingerprint_difference(_fingerprint(settings=mean), _fingerprint(settings=capped)) == ""

@@ -103,19 +103,32 @@ def table_fingerprint(
     goal_types: Iterable[str],
     settings: LearningSettings,
     reward: RewardSettings,
+    control: Mapping[str, Any],
     agent: Mapping[str, Any],
     backend: Mapping[str, Any],
 ) -> Mapping[str, Any]:
     """What the numbers of a table are about, as JSON-able parts: two tables may share them when all parts are equal.
 
-    `agent` and `backend` are JSON-able descriptions, such as {"framework": ..., "backbone": ...} with parameters.
+    A moving average holds its prior and is no mean of returns, so one does not become the other; `mean` and
+    `capped_mean` are of one kind.
+
+    Args:
+        goal_types: of the benchmark.
+        settings: of the table: its arms, keys, discount and kind of estimator count.
+        reward: what a return is made of.
+        control: settings that change when decisions are taken or what an arm does.
+        agent: framework and backbone with their parameters, JSON-able.
+        backend: memory, embedder and what the memory began with, JSON-able.
     """
     return {
         "schema_version": _FINGERPRINT_VERSION,
         "goal_types": sorted(set(goal_types)),
         "arms": settings.fingerprint,
         "keys": [schema.label for schema in state_key.chain_schemas(settings)],
+        "estimator": "average" if settings.estimator == "ema" else "mean",
+        "gamma": settings.gamma,
         "reward": codec.encode(reward),
+        "control": codec.encode(control),
         "agent": codec.encode(agent),
         "backend": codec.encode(backend),
     }

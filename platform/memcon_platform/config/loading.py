@@ -191,7 +191,7 @@ def _check_shared_tables(cells: Sequence[Cell], drafts: Sequence[Draft]) -> None
             continue
         earlier, expected = first.setdefault(cell.table_scope, (cell, learning))
         differing = difference(expected, learning)
-        for name in ("max_open_episodes", "start_from"):
+        for name in ("reward", "control", "max_open_episodes", "start_from"):
             if getattr(earlier, name) != getattr(cell, name):
                 differing += f"{'; ' if differing else ''}{name}"
         if differing:

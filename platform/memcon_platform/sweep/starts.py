@@ -21,7 +21,13 @@ from memcon_platform.config.plan import Cell, MemoryStart, RunPlan, TableStart
 from memcon_platform.sweep.earlier import earlier_cell, earlier_plan
 from memcon_platform.sweep.events import StreamName
 from memcon_platform.sweep.status import StreamStatus, stream_path, stream_status
-from memcon_platform.sweep.warm_tables import EarlierTables, cell_difference, cell_fingerprint, fingerprint_id
+from memcon_platform.sweep.warm_tables import (
+    EarlierTables,
+    cell_difference,
+    cell_fingerprint,
+    fingerprint_id,
+    sharers_difference,
+)
 
 __all__ = ["Prepared", "Starts", "WarmMemory", "WarmTable", "prepare_starts", "read_starts", "write_starts"]
 
@@ -204,6 +210,8 @@ def _table(
             "this cell has one; take table_scope: stream, or a run whose streams shared their table"
         )
     table, source_table = table_name(cell, stream), names[stream % len(names)]
+    if difference := sharers_difference(_sharers(earlier, source), _sharers(plan, cell)):
+        raise ConfigError(f"{doing}: table '{source_table}' of run '{earlier.run}' does not fit ({difference})")
     read = journals.setdefault(earlier.run_dir.resolve(), EarlierTables(earlier))
     warm = WarmTable(
         table=table,
@@ -216,6 +224,13 @@ def _table(
         events=read.last_events,
     )
     return warm, TableImport(table=table, source=warm.source, numbers=read.numbers(source_table, cap=start.cap))
+
+
+def _sharers(plan: RunPlan, cell: Cell) -> list[Cell]:
+    """The cells that learn in the table of `cell`, itself among them."""
+    if cell.table_scope in {"cell", "stream"}:
+        return [cell]
+    return [other for other in plan.cells if other.table_scope == cell.table_scope and learning_settings(other)]
 
 
 # --- memories --------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memcon import codec, ids, registry
@@ -13,7 +13,11 @@ from memcon_platform.config.plan import Cell, Entry, RunPlan
 from memcon_platform.sweep.run_folder import policy_folder
 from memcon_policy_server.fold import folded
 
-__all__ = ["EarlierTables", "cell_difference", "cell_fingerprint", "fingerprint_id"]
+__all__ = ["EarlierTables", "cell_difference", "cell_fingerprint", "fingerprint_id", "sharers_difference"]
+
+
+# Settings of control that change neither when decisions are taken nor what an arm does.
+_OF_NO_EFFECT = frozenset({"explain"})
 
 
 class EarlierTables:
@@ -54,9 +58,29 @@ def cell_fingerprint(cell: Cell) -> Mapping[str, Any]:
         goal_types=_goal_types(cell.benchmark.name, codec.encode_json(cell.benchmark.parameters)),
         settings=settings,
         reward=cell.reward,
+        control={name: value for name, value in codec.encode(cell.control).items() if name not in _OF_NO_EFFECT},
         agent={"framework": _described(cell.framework), "backbone": _described(cell.backbone)},
-        backend={"memory": _described(cell.memory), "embedder": _described(cell.embedder)},
+        backend={
+            "memory": _described(cell.memory),
+            "embedder": _described(cell.embedder),
+            "preload": codec.encode(cell.preload),
+        },
     )
+
+
+def sharers_difference(recorded: Sequence[Cell], asked: Sequence[Cell]) -> str:
+    """Why a table that the cells `asked` share cannot start from one that the cells `recorded` have learned in; or "".
+
+    Each side must have a cell like each of the other: a table is about all that has fed it.
+    """
+    for ours, theirs in ((asked, recorded), (recorded, asked)):
+        for cell in ours:
+            pairs = [(other, cell) if ours is asked else (cell, other) for other in theirs]
+            differences = [cell_difference(*pair) for pair in pairs]
+            if all(differences):
+                side = "asks" if ours is asked else "has fed it"
+                return f"cell '{cell.label}' {side}, and none is like it on the other side: {min(differences, key=len)}"
+    return ""
 
 
 def cell_difference(recorded: Cell, asked: Cell) -> str:

@@ -1,4 +1,4 @@
-"""The paper's rule: UCB with per-key counts and an infinite bonus for unvisited arms (Eq. 6)."""
+"""The paper's rule: UCB with per-key counts and an infinite bonus for unvisited arms (Eq. 6); greedy once frozen."""
 
 from __future__ import annotations
 
@@ -48,6 +48,21 @@ class _Ucb(TieSetRule):
         return TieSet(best=tuple(tied), forced=forced, columns={"bonus": bonuses, "score": scores})
 
 
+@dataclass(frozen=True, slots=True)
+class _Settled(TieSetRule):
+    """Eq. 6 without its bonus, over arms with an outcome; over all by their priors where there is none.
+
+    For a frozen table, whose counts stand still: an arm that was never tried would be due for ever.
+    """
+
+    def ties(self, views: tuple[KeyView, ...], allowed: tuple[str, ...]) -> TieSet:
+        view = views[0]
+        options = [view.action_ids.index(arm) for arm in allowed]
+        options = [i for i in options if view.credited[i]] or options
+        best = max([view.q[i] for i in options])
+        return TieSet(best=tuple([i for i in options if view.q[i] == best]))
+
+
 @dataclass(slots=True, kw_only=True)
 class UcbConfig(LearnedConfig):
     """The paper's policy."""
@@ -67,7 +82,8 @@ class UcbConfig(LearnedConfig):
                 f"pooling = {list(settings.pooling)}: 'ucb' counts at one key (Eq. 6); "
                 "take 'bayes_ucb', its form with evidence from coarser keys, or leave pooling empty"
             )
-        return _Ucb(number(settings, "c", 0.0, 1000.0))
+        c = number(settings, "c", 0.0, 1000.0)
+        return _Settled() if settings.frozen else _Ucb(c)
 
 
 UCB = registry.Plugin(config=UcbConfig, build=UcbConfig.build, summary="UCB with per-key counts (paper Eq. 6)")

@@ -59,6 +59,16 @@ class FixedConfig(LearnedConfig):
 
     action_id: str
 
+    def __post_init__(self) -> None:
+        LearnedConfig.__post_init__(self)
+        arms = actions.action_set(self.action_set).actions
+        if any(arm.only_when_stuck for arm in arms if arm.action_id == self.action_id):
+            always = ", ".join(arm.action_id for arm in arms if not arm.only_when_stuck)
+            raise ConfigError(
+                f"action_id = '{self.action_id}': in action set '{self.action_set}' it may be chosen only while the "
+                f"agent is stuck; take one of: {always}"
+            )
+
     @staticmethod
     def build(settings: LearningSettings) -> Rule:
         """As in `LearnedConfig`."""
