@@ -95,6 +95,13 @@ def test_a_wrong_override_is_named_with_what_is_allowed(override: str, named: tu
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_policy_that_plays_every_arm_belongs_to_a_study(tmp_path: Path) -> None:
+    line = the_error(memcon("sweep", SMOKE, "--local", f"root={tmp_path / 'runs'}", "axes.policy=[every_arm]"))
+    assert "policy 'every_arm' plays every arm of a task" in line
+    assert "memcon study headroom CONFIG" in line
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [

@@ -77,7 +77,12 @@ class BareConfig:
 
 
 def _toy(config: ToyConfig) -> Any:
-    return SimpleNamespace(tasks=lambda: [SimpleNamespace(max_steps=config.max_steps)] * config.num_tasks)
+    task = SimpleNamespace(max_steps=config.max_steps)
+    # A list that leaves no problem over has nothing to practise on.
+    return SimpleNamespace(
+        tasks=lambda: [task] * config.num_tasks,
+        practice_tasks=lambda per_type: [task] * min(per_type, 100 - config.num_tasks),
+    )
 
 
 def _grown(config: ToyConfig) -> Any:

@@ -230,3 +230,12 @@ def test_cells_of_one_table_must_mean_the_same_by_a_return(config: Path, own: st
     message = message_of(config, f"axes.policy=[ucb,{{name: ucb, {own}}}]", "table_scope=mine")
 
     assert f"share the table 'mine' and differ in {told}; give them equal settings" in message
+
+
+def test_a_memory_cannot_be_filled_from_a_benchmark_without_practice_tasks(tmp_path: Path) -> None:
+    axes = {**GRID, "benchmark": [{"name": "toy", "num_tasks": 100}], "memory": [{"name": "notes", "preload": {}}]}
+
+    message = message_of(written(tmp_path, {"axes": axes}))
+
+    assert "benchmark 'toy num_tasks=100', which has no practice tasks" in message
+    assert "take preload off the memory" in message

@@ -190,6 +190,15 @@ def test_summary_counts_cells_streams_tasks_and_decisions(tmp_path: Path) -> Non
     assert summary.decisions == 112
 
 
+def test_summary_of_one_decision_a_task(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, {"axes": {**GRID, "seed": [0]}, "control": {"decision_points": "start"}})
+
+    summary = plan_summary(plan)
+
+    assert summary.decisions == summary.tasks
+    assert summary.assumptions == ("decision_points start: one decision a task",)
+
+
 @pytest.mark.parametrize(("split", "decisions"), [("replicate", 600), ("partition", 300)])
 def test_summary_of_every_step_counts_full_length(tmp_path: Path, split: str, decisions: int) -> None:
     document = {"axes": GRID, "control": {"decision_points": "every_step"}, "streams": 2, "split": split}

@@ -46,7 +46,7 @@ async def test_features_name_the_family_and_the_set_up(store: StreamStore) -> No
 
 
 async def test_the_set_up_can_be_a_level_of_the_chain(store: StreamStore) -> None:
-    # Cells that disagree share a table only with a level of their own (learning_value.md section 4).
+    # Cells that disagree share a table only with a level of their own (docs/prototype.md, 4).
     policy = ScriptedPolicy("noop")
     parts = controller_of(EmptyMemory(), store, policy).parts
     learning = replace(learning_settings(), key_schema="setup+goal_type", pooling=("goal_type",))

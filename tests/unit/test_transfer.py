@@ -1,4 +1,4 @@
-"""What a table may take over: capped counts, possible numbers, and the fingerprint (learning_value.md section 4)."""
+"""What a table may take over: capped counts, possible numbers, and the fingerprint (docs/prototype.md, 4)."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ async def _practise(preload: PreloadSettings, desk: _Desk) -> tuple[Trajectory, 
         raise ConfigError(f"preload: benchmark '{name}' has no practice tasks; {_NO_PRELOAD}")
     attempt = _follow if preload.source == "reference_plans" else _try
     made = tuple([await attempt(desk, task, number) for number, task in enumerate(tasks)])
-    _log.info(
+    _log.debug(
         "preload.made",
         extra={
             "benchmark": name,

@@ -2,7 +2,7 @@
 
 All arms see the same memory, environment seed and agent seed, so that they differ in nothing but the arm. One of them,
 drawn uniformly, makes the episode: it alone is recorded, so the memory grows as under a uniformly random policy
-(learning_value.md section 1). No policy server takes part.
+(docs/prototype.md, 1). No policy server takes part.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from memcon import codec
-from memcon.errors import NotFoundError
+from memcon import codec, registry
+from memcon.errors import ConfigError, NotFoundError
 from memcon_platform.cli import plan_table
 from memcon_platform.cli.launched import run_plan
 from memcon_platform.cli.report import print_report
@@ -53,10 +53,25 @@ def command(
     after the current tasks.
     """
     plan = load(config, overrides, limit)
+    _refuse_trials(plan)
     if only_plan:
         _print_summary(plan_summary(plan), as_json=as_json)
         return 0
     return _sweep(plan, local=local, as_json=as_json)
+
+
+def _refuse_trials(plan: RunPlan) -> None:
+    """A cell that plays every arm is no row of a report: it is what a study plays.
+
+    Raises:
+        ConfigError: the plan has such a cell.
+    """
+    for cell in plan.cells:
+        if hasattr(registry.configure("policy", cell.policy.name, cell.policy.parameters), "trial_set"):
+            raise ConfigError(
+                f"policy '{cell.policy.label}' plays every arm of a task, which makes the outcome matrix of a study; "
+                "take it out of the policies, and run `memcon study headroom CONFIG`"
+            )
 
 
 def _sweep(plan: RunPlan, *, local: bool, as_json: bool) -> int:

@@ -19,7 +19,7 @@ from memcon_platform.config.grid import SHAPE, Draft, Shape, expand, parse_shape
 from memcon_platform.config.identity import cell_id, non_defaults
 from memcon_platform.config.plan import Cell, Entry, RunPlan, RunSettings
 from memcon_platform.config.sections import KeyPathError, as_mapping, check_keys, refusing, section, whole_number
-from memcon_platform.config.tasks import horizons, stream_sizes
+from memcon_platform.config.tasks import has_practice, horizons, stream_sizes
 
 __all__ = ["KEYS", "load"]
 
@@ -156,6 +156,13 @@ def _check_pairs(drafts: Iterable[Draft]) -> None:
         memory, policy = draft.choices["memory"].entry, draft.choices["policy"].entry
         if memory.name == "empty" and PRELOAD in draft.choices["memory"].sections:
             raise KeyPathError(draft.origin, f"{draft.origin}: memory 'empty' holds nothing; take {PRELOAD} off it")
+        if PRELOAD in draft.choices["memory"].sections and not _has_practice(draft):
+            raise KeyPathError(
+                draft.origin,
+                f"{draft.origin}: memory '{draft.choices['memory'].entry.label}' over benchmark "
+                f"'{draft.choices['benchmark'].entry.label}', which has no practice tasks to fill it with; "
+                f"take {PRELOAD} off the memory, or mix that benchmark with one that has some",
+            )
         if draft.shape.start_from.policy is not None and not _uses_table(policy):
             raise KeyPathError(
                 draft.origin,
@@ -180,6 +187,11 @@ def _check_distinct(cells: Sequence[Cell], drafts: Sequence[Draft]) -> None:
                 draft.origin, f"{draft.origin}: gives the cell '{cell.label}'{again}; remove one of them"
             )
         seen[cell.cell_id] = draft.origin
+
+
+def _has_practice(draft: Draft) -> bool:
+    with refusing(draft.origin):
+        return has_practice(draft.choices["benchmark"].entry)
 
 
 def _check_shared_tables(cells: Sequence[Cell], drafts: Sequence[Draft]) -> None:

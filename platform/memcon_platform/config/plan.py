@@ -85,6 +85,8 @@ class StudySettings:
     streams: int = 8
     # Numbers of streams that share one table when a rule is replayed on the matrix.
     groups: tuple[int, ...] = (1, 8)
+    # Label of the policy that every other row is compared with, such as "ucb"; None = the yardsticks only.
+    reference: str | None = None
 
     def __post_init__(self) -> None:
         checks.in_range("streams", self.streams, 1, 100_000)
@@ -102,7 +104,7 @@ class TableStart:
     run: str
     # Cell id of that run; None = its only cell with the same fingerprint.
     cell: str | None = None
-    # Decisions and outcomes of each (key, arm) count at most this often; None = all (learning_value.md section 4).
+    # Decisions and outcomes of each (key, arm) count at most this often; None = all (docs/prototype.md, 4).
     cap: int | None = 20
     # The table learns nothing more.
     frozen: bool = False

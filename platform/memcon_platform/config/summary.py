@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from memcon import registry
 from memcon_platform.config.plan import PLUGIN_AXES, Cell, RunPlan
 from memcon_platform.config.tasks import horizons
 
@@ -85,8 +86,10 @@ def plan_summary(plan: RunPlan) -> PlanSummary:
 
 
 def _decisions(cell: Cell) -> int:
-    if cell.policy.name == "none":
+    if not _decides(cell):
         return 0
+    if cell.control.decision_points == "start":
+        return cell.num_tasks
     # Every stream of a replicated cell plays all tasks; the streams of a partitioned one play them once together.
     most = sum(horizons(cell.benchmark)[: cell.limit]) * (cell.streams if cell.split == "replicate" else 1)
     if cell.control.decision_points == "every_step":
@@ -95,11 +98,17 @@ def _decisions(cell: Cell) -> int:
 
 
 def _assumptions(cells: Iterable[Cell]) -> list[str]:
-    kinds = {"none" if cell.policy.name == "none" else cell.control.decision_points for cell in cells}
+    kinds = {cell.control.decision_points if _decides(cell) else "none" for cell in cells}
     sentences = {
         "events": f"decision_points events: {_DECISIONS_PER_TASK:g} decisions a task, as measured with the imitator "
         "(task start, phase changes, stuck; at least 1)",
         "every_step": "decision_points every_step: one decision a step, every task at its full length",
+        "start": "decision_points start: one decision a task",
         "none": "policy none: no decision, the backend's default retrieval once a task",
     }
     return [text for kind, text in sentences.items() if kind in kinds]
+
+
+def _decides(cell: Cell) -> bool:
+    """The cell's policy has a table that is asked."""
+    return registry.configure("policy", cell.policy.name, cell.policy.parameters).learning_settings() is not None

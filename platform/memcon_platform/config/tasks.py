@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Callable, Sequence
 
 from memcon import codec, registry
 from memcon.errors import ConfigError, MemconError
+from memcon.protocols import Benchmark
+from memcon.types import Task
 from memcon_platform.config.plan import Entry
 
-__all__ = ["horizons", "stream_sizes"]
+__all__ = ["has_practice", "horizons", "stream_sizes"]
 
 
 def horizons(benchmark: Entry) -> tuple[int, ...]:
@@ -19,6 +22,15 @@ def horizons(benchmark: Entry) -> tuple[int, ...]:
         ConfigError: the benchmark cannot be built, or has no task.
     """
     return _horizons(benchmark.name, codec.encode_json(benchmark.parameters))
+
+
+def has_practice(benchmark: Entry) -> bool:
+    """`benchmark` has tasks beside its own, which a memory can be filled with.
+
+    Raises:
+        ConfigError: the benchmark cannot be built.
+    """
+    return _has_practice(benchmark.name, codec.encode_json(benchmark.parameters))
 
 
 def stream_sizes(total: int, *, streams: int, split: str) -> tuple[int, ...]:
@@ -38,15 +50,24 @@ def stream_sizes(total: int, *, streams: int, split: str) -> tuple[int, ...]:
 
 
 @functools.cache
+def _has_practice(name: str, parameters: str) -> bool:
+    return bool(_asked(name, parameters, lambda benchmark: benchmark.practice_tasks(1)))
+
+
+@functools.cache
 def _horizons(name: str, parameters: str) -> tuple[int, ...]:
+    tasks = _asked(name, parameters, lambda benchmark: benchmark.tasks())
+    if not tasks:
+        raise ConfigError(f"benchmark '{name}' has no task")
+    return tuple(task.max_steps for task in tasks)
+
+
+def _asked(name: str, parameters: str, question: Callable[[Benchmark], Sequence[Task]]) -> Sequence[Task]:
     plugin = registry.plugin("benchmark", name)
     config = registry.configure("benchmark", name, json.loads(parameters))
     try:
-        tasks = plugin.build(config).tasks()
+        return question(plugin.build(config))
     except MemconError:
         raise
     except Exception as error:
         raise ConfigError(f"benchmark '{name}' cannot be built: {type(error).__name__}: {error}") from error
-    if not tasks:
-        raise ConfigError(f"benchmark '{name}' has no task")
-    return tuple(task.max_steps for task in tasks)

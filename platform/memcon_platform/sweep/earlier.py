@@ -60,10 +60,18 @@ def earlier_cell(plan: RunPlan, wanted: str | None, difference: Callable[[Cell],
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
+        listed = ", ".join(f"{cell.cell_id} ({cell.label})" for cell in fitting[:_SHOWN])
         raise ConfigError(
-            f"{doing}: {len(fitting)} cells of run '{plan.run}' fit; give {key}, one of: "
-            + ", ".join(f"{cell.cell_id} ({cell.label})" for cell in fitting)
+            f"{doing}: {len(fitting)} cells of run '{plan.run}' fit; give {key}, one of: {listed}{_more(len(fitting))}"
         )
-    shown = [f"{cell.cell_id}: {differences[cell.cell_id]}" for cell in plan.cells[:_SHOWN]]
-    more = f"; and {len(plan.cells) - _SHOWN} more cells" if len(plan.cells) > _SHOWN else ""
-    raise ConfigError(f"{doing}: no cell of run '{plan.run}' fits ({'; '.join(shown)}{more})")
+    # The nearest first: the fewest words of difference.
+    nearest = sorted(plan.cells, key=lambda cell: len(differences[cell.cell_id]))
+    shown = "; ".join(f"{cell.cell_id}: {differences[cell.cell_id]}" for cell in nearest[:_SHOWN])
+    raise ConfigError(
+        f"{doing}: no cell of run '{plan.run}' fits ({shown}{_more(len(plan.cells))}); take these settings, name "
+        "another run, or leave start_from out"
+    )
+
+
+def _more(count: int) -> str:
+    return f"; and {count - _SHOWN} more cells" if count > _SHOWN else ""

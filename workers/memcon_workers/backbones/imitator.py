@@ -7,11 +7,11 @@ anywhere; how much memory helps it is a consequence of its rules and says nothin
 
 Owns the score and the config; the parts are `prompt_reader`, `votes`, `exploring`.
 
-Calibration. The constants are those of section 5 of the facts on the offline signal, unchanged; its text leaves open
-how some rules apply. A first form let own experience help less than on that page, in its table and in a run of fixed
-policies, so forms were compared anew by the table alone: by the root mean square deviation from all 20 columns of
-section 1 (household 13, PDDL 7), on task lists of `task_seed` 11 (store) and 12 (tests), the nearest forms again on 13
-and 14; never on `task_seed` 0, and no result of a policy entered the choice:
+Calibration. The constants are those of the prototype (docs/prototype.md), unchanged; its text leaves open how some
+rules apply. A first form let own experience help less than on that page, in its table (6) and in a run of fixed
+policies, so forms were compared anew by the table alone: by the root mean square deviation from all 20 columns of its
+table of fixed memories (household 13, PDDL 7), on task lists of `task_seed` 11 (store) and 12 (tests), the nearest
+forms again on 13 and 14; never on `task_seed` 0, and no result of a policy entered the choice:
 
     "same set of names as the last action"    actions without names    11/12   13/14
     any action that has names (kept)          in view                    8.2     7.9

@@ -1,10 +1,10 @@
 """The benchmark `mix`: a list of tasks of several benchmarks, shared out by weight.
 
 Owns the shares, the order of the list and the names of goal types; each task stays its part's (`Task.benchmark`) and is
-played in the part's own environment. The default is the mix of the facts on the value of learning (section 1), whose
+played in the part's own environment. The default is the mix of docs/prototype.md (1), whose
 families were constructed to want different memory arms: its headroom is by construction.
 
-Measured with the imitator, success in per cent with its standard error over 40 lists (task seeds 0 to 39), the page's
+Measured with the imitator, success in per cent with its standard error over 40 lists (task seeds 0 to 39), that page's
 figure in brackets: `python -m support.family_table 0 40` in tests/, an outcome matrix over memory `metagpt` in which
 one arm is played at task start. Wordings and sizes were chosen on task seeds 100 to 121.
 
