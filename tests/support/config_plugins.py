@@ -134,8 +134,11 @@ def toy_plugins(*, runner: str = "RUNNER", toy: str = "TOY") -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "_entry_points", known)
-        tasks._horizons.cache_clear()
+        caches = (tasks._horizons, tasks._has_practice)
+        for cache in caches:
+            cache.cache_clear()
         try:
             yield
         finally:
-            tasks._horizons.cache_clear()
+            for cache in caches:
+                cache.cache_clear()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from memcon.errors import ConfigError
 from memcon_platform.config import RunPlan, load, plan_summary
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -56,3 +57,15 @@ def test_demo_gives_the_imitator_the_settings_that_its_rules_need(demo: RunPlan)
 
     for cell in demo.cells:
         assert {key: cell.settings["framework"][key] for key in needed} == needed
+
+
+@pytest.mark.parametrize("key", ["forget_every", "consolidate_every"])
+def test_a_schedule_that_the_memory_cannot_keep_is_refused_before_it_runs(key: str) -> None:
+    smoke = CONFIGS / "smoke.yaml"
+    with pytest.raises(ConfigError, match=rf"control\.{key} with memory 'metagpt', which has no .* hook here"):
+        load(smoke, [f"control.{key}=3"])
+
+    # The row without memory has nothing to prune, and so no quarrel with it.
+    plan = load(smoke, [f"control.{key}=3", "axes.memory=[{name: metagpt, maintenance: true}]"])
+
+    assert {cell.memory.name for cell in plan.cells} == {"empty", "metagpt"}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
 from typing import TYPE_CHECKING
 
 import click
@@ -41,7 +43,9 @@ def run_plan(
         from memcon_platform.sweep.ray_cluster import open_ray as open_pool
     with tracked(plan, console) as observe:
         try:
-            plan, end = asyncio.run(launch(plan, Launch(open_pool=open_pool, observe=observe, console=console)))
+            # Ray prints the death of a worker on stdout, which belongs to the JSON when progress goes to stderr.
+            with redirect_stdout(sys.stderr) if console.stderr else nullcontext():
+                plan, end = asyncio.run(launch(plan, Launch(open_pool=open_pool, observe=observe, console=console)))
         except Interrupted:
             click.echo("stopped at once; the same command again repeats the open tasks and goes on", err=True)
             return _INTERRUPTED

@@ -14,6 +14,7 @@ from memcon.control.settings import PreloadSettings
 from memcon.errors import ConfigError
 from memcon.learning.settings import difference
 from memcon.policy_types import LearningSettings
+from memcon.types import Operation
 from memcon_platform.config.entries import POLICY_SECTIONS, PRELOAD, Choice, parse_entry
 from memcon_platform.config.grid import SHAPE, Draft, Shape, expand, parse_shape
 from memcon_platform.config.identity import cell_id, non_defaults
@@ -98,6 +99,7 @@ def _cells(document: Mapping[str, Any]) -> tuple[Cell, ...]:
         cells.append(_cell(draft, place, embedder=embedder, sections=own, limit=limit))
     _check_distinct(cells, drafts)
     _check_shared_tables(cells, drafts)
+    _check_schedules(cells, drafts)
     return tuple(cells)
 
 
@@ -211,6 +213,23 @@ def _check_shared_tables(cells: Sequence[Cell], drafts: Sequence[Draft]) -> None
                 draft.origin,
                 f"{draft.origin}: the cells '{earlier.label}' and '{cell.label}' share the table '{cell.table_scope}' "
                 f"and differ in {differing}; give them equal settings, or tables of their own",
+            )
+
+
+def _check_schedules(cells: Sequence[Cell], drafts: Sequence[Draft]) -> None:
+    """A schedule that the memory cannot keep would fail every stream."""
+    for cell, draft in zip(cells, drafts, strict=True):
+        memory = registry.configure("memory", cell.memory.name, cell.memory.parameters)
+        # A memory that does not say in its config is asked when a stream opens it.
+        maintains = getattr(memory, "maintains", None)
+        for operation in (Operation.FORGET, Operation.CONSOLIDATE):
+            key = f"{operation.value}_every"
+            if maintains is None or getattr(cell.control, key) is None or operation in maintains:
+                continue
+            raise KeyPathError(
+                draft.origin,
+                f"{draft.origin}: control.{key} with memory '{cell.memory.label}', which has no {operation.value} hook "
+                "here; take the schedule out, or a memory that has it (metagpt: maintenance: true)",
             )
 
 

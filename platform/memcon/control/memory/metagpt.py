@@ -50,6 +50,11 @@ class MetaGPTConfig:
                 "together; leave failed_top_k out"
             )
 
+    @property
+    def maintains(self) -> frozenset[Operation]:
+        """Maintenance that a memory of this config can do: asked before a run begins."""
+        return frozenset({Operation.CONSOLIDATE, Operation.FORGET} if self.maintenance else ())
+
 
 class MetaGPTMemory:
     """A `MemoryBackend` over item indexes in the stream's file."""
@@ -61,7 +66,7 @@ class MetaGPTMemory:
     def __init__(self, config: MetaGPTConfig, *, store: StreamStore, embedder: Embedder) -> None:
         self._config = config
         self.capabilities = frozenset({"top_k"} if config.index_failures else {"top_k", "failed_top_k"})
-        self.maintains = frozenset({Operation.CONSOLIDATE, Operation.FORGET} if config.maintenance else ())
+        self.maintains = config.maintains
         together = ((_SUCCESS, _FAILURE),)
         apart = ((_SUCCESS,), (_FAILURE,))
         # Outcome -> the index that it is filed in.
