@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from rich.console import Console
 
 from memcon.errors import NotFoundError
 from memcon.learning.credit import RewardSettings
 from memcon_platform.config.plan import RunPlan
+from memcon_platform.study import reading
 from memcon_platform.study.exact_replay import replay
 from memcon_platform.study.findings import findings
 from memcon_platform.study.matrix import OutcomeMatrix
 from memcon_platform.study.matrix_plan import Study, study_of
 from memcon_platform.study.reading import read_matrix
 from memcon_platform.sweep.launch import Launch, launch, open_local
-from memcon_platform.trajectory import read_run
+from memcon_platform.trajectory import RunTables, read_run
 from memcon_workers.spec import TaskEnded
 
 CONFIG = """
@@ -36,6 +40,7 @@ tracking: {enabled: false}
 workers: 1
 streams_per_worker: 1
 study: {streams: 2, groups: [1, 2, 9]}
+control: {unsupported_arms: mask}
 """
 
 
@@ -102,6 +107,46 @@ def test_arms_that_are_the_same_on_one_task_have_the_same_outcome(matrix: Outcom
     assert (matrix.success[:, 0].max(axis=1) == matrix.success[:, 0].min(axis=1)).all()
     assert (matrix.memory_size[:, 0] == 0).all()
     assert (matrix.memory_size[:, 7] == 7).all()
+
+
+def test_policies_that_mask_what_the_memory_lacks_are_replayed_without_it(study: Study, matrix: OutcomeMatrix) -> None:
+    assert matrix.unsupported == {"consolidate", "forget"}
+    (arena,) = study.arenas
+    found = replay(matrix, arena.learners[0], group=4)
+    chosen = {matrix.action_ids[arm] for arm in np.unique(found.picks)}
+    assert len(chosen) > 3
+    assert not chosen & matrix.unsupported
+
+
+def test_a_task_that_failed_takes_no_mark_from_an_arm(
+    study: Study, matrix: OutcomeMatrix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a task of which nothing could be evaluated, so that its trials are not marked either.
+    def with_a_failure(*args: Any, **options: Any) -> RunTables:
+        tables = read_run(*args, **options)
+        rows = [
+            {**row, "outcome_class": "unevaluable", "degraded": ""}
+            if (row["stream"], row["ordinal"]) == (1, 2)
+            else row
+            for row in tables.trials.to_pylist()
+        ]
+        return dataclasses.replace(tables, trials=pa.Table.from_pylist(rows, schema=tables.trials.schema))
+
+    monkeypatch.setattr(reading, "read_run", with_a_failure)
+    (arena,) = study.arenas
+    found = read_matrix(study.plan.run_dir, arena.cells)
+    assert int(np.isnan(found.success).any(axis=2).sum()) == 2
+    assert found.unsupported == matrix.unsupported
+
+
+def test_all_streams_have_the_same_tasks_in_orders_of_their_own(study: Study, matrix: OutcomeMatrix) -> None:
+    assert len(matrix.task_ids) == 8
+    assert (np.sort(matrix.task, axis=1) == np.arange(8)).all()
+    assert len({tuple(row) for row in matrix.task.tolist()}) > 1
+    rows = {cell.cell_id: i * 2 for i, cell in enumerate(study.arenas[0].cells)}
+    for episode in read_run(study.plan.run_dir, tables=("episodes",)).episodes.to_pylist():
+        place = rows[episode["cell"]] + episode["stream"], episode["ordinal"]
+        assert matrix.task_ids[matrix.task[place]] == episode["task_id"]
 
 
 def test_rewards_are_those_of_the_sweep(study: Study, matrix: OutcomeMatrix) -> None:

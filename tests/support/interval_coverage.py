@@ -53,6 +53,11 @@ SETTINGS = (
     Setting(streams=3, tasks=134, stream_sd=0.03),
     Setting(streams=2, tasks=40, stream_sd=0.03),
     Setting(streams=5, tasks=134, stream_sd=0.03, streams_a_table=8),
+    Setting(streams=3, tasks=134, stream_sd=0.03, streams_a_table=8),
+    Setting(streams=2, tasks=134, stream_sd=0.0, streams_a_table=8),
+    Setting(streams=2, tasks=134, stream_sd=0.03, streams_a_table=8),
+    Setting(streams=2, tasks=134, stream_sd=0.05, streams_a_table=8),
+    Setting(streams=2, tasks=134, stream_sd=0.02, streams_a_table=64),
 )
 
 
@@ -129,7 +134,7 @@ def single_outcomes(values: Matrix) -> tuple[float, float]:
 
 def few_clusters(values: Matrix) -> tuple[float, float]:
     """Two-way cluster variance with t at (fewest clusters - 1) degrees of freedom."""
-    variance = statistics._variance(values, np.ones_like(values))[0]
+    variance = statistics._variances(values, np.ones_like(values)).of_mean
     half = statistics.t_quantile(min(values.shape) - 1) * math.sqrt(variance)
     return float(values.mean() - half), float(values.mean() + half)
 
@@ -141,10 +146,18 @@ def _of_values(method: Callable[[Matrix], tuple[float, float]]) -> Method:
     return lambda table: method(table.values)
 
 
+def one_quantile(table: Experiment) -> tuple[float, float]:
+    """Over tables that join streams, with one Student's t at Satterthwaite's degrees of freedom for all parts."""
+    found = statistics._variances(*statistics._by_table(table.values, table.tables))
+    half = found.reach(joined=False)
+    return float(table.values.mean() - half), float(table.values.mean() + half)
+
+
 METHODS: dict[str, Method] = {
     "these seeds": these_seeds,
     "other seeds too": other_seeds_too,
     "streams repeat": by_stream,
+    "one t for all": one_quantile,
     "tasks, unscaled": _of_values(tasks_only),
     "two-way, unscaled": _of_values(pigeonhole),
     "streams only": _of_values(streams_only),

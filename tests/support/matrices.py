@@ -25,23 +25,35 @@ def outcome_matrix(
     tasks: int = 24,
     arms: Sequence[str] = ARMS,
     unevaluable: float = 0.0,
+    settled: float = 0.0,
+    place: int = 0,
 ) -> OutcomeMatrix:
     """Each family of `rates` in turn, its arms with the given success rates; goal types are `<family>_0`, `<family>_1`.
 
-    No step budget, so that the reward is that of success or failure alone.
+    All streams have the same tasks, each begins with another one. No step budget, so that the reward is that of success
+    or failure alone.
+
+    Args:
+        settled: share of (task, arm) whose outcome is the same in all streams, drawn once at the rate of the family.
+        place: number of the matrix among those of the same shape.
     """
-    generator = SeedTree(("support", "matrices", seeds, streams, tasks)).generator()
+    generator = SeedTree(("support", "matrices", seeds, streams, tasks, *([place] if place else []))).generator()
     units = tuple((seed, stream) for seed in range(seeds) for stream in range(streams))
     shape = (len(units), tasks)
-    places = np.add.outer(np.arange(shape[0]), np.arange(tasks))
+    task = np.add.outer(np.arange(shape[0]), np.arange(tasks)) % tasks
     names = list(rates)
-    family = np.array(names)[places % len(names)]
-    goal_type = np.char.add(family, np.array(["_0", "_1"])[places // len(names) % 2])
+    family = np.array(names)[task % len(names)]
+    goal_type = np.char.add(family, np.array(["_0", "_1"])[task // len(names) % 2])
+    chance = np.array([rates[names[number % len(names)]] for number in range(tasks)])
+    if settled:
+        for drawn in np.ndindex(*chance.shape):
+            if generator.random() < settled:
+                chance[drawn] = float(generator.random() < chance[drawn])
     success = np.empty((*shape, len(arms)))
-    for place in np.ndindex(*shape):
-        success[place] = [float(generator.random() < rate) for rate in rates[str(family[place])]]
+    for at in np.ndindex(*shape):
+        success[at] = [float(generator.random() < rate) for rate in chance[task[at]]]
         if generator.random() < unevaluable:
-            success[place] = np.nan
+            success[at] = np.nan
     return OutcomeMatrix(
         action_ids=tuple(arms),
         units=units,
@@ -50,6 +62,8 @@ def outcome_matrix(
         tokens=np.broadcast_to(np.array(TOKENS[: len(arms)]), success.shape).astype(np.int64),
         max_steps=np.full(shape, 30, dtype=np.int64),
         has_step_budget=np.zeros(shape, dtype=np.bool_),
+        task_ids=tuple(f"task-{number:03d}" for number in range(tasks)),
+        task=task,
         benchmark=family,
         goal_type=goal_type,
         plan_available=np.zeros(shape, dtype=np.bool_),

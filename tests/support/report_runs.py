@@ -15,6 +15,7 @@ from memcon.policy_types import LearningSettings
 from memcon.types import Episode, OutcomeClass
 from memcon_platform import config
 from memcon_platform.config import Cell, RunPlan, RunSettings
+from memcon_platform.config.plan import StudySettings
 from memcon_platform.trajectory import ParquetSink
 from support.episodes import FakeCell, stream_episodes
 
@@ -69,13 +70,13 @@ class Played:
         return dataclasses.replace(changed, decisions=decisions)
 
 
-def write_played(run_dir: Path, played: Sequence[Played]) -> Path:
-    """A finished run of the cells; returns its folder."""
+def write_played(run_dir: Path, played: Sequence[Played], *, reference: str | None = None) -> Path:
+    """A finished run of the cells; returns its folder. `reference`: the policy that rows are compared with."""
     plan = RunPlan(
         run=run_dir.name,
         root=run_dir.parent,
         cells=tuple(one.cell_at(place) for place, one in enumerate(played)),
-        settings=RunSettings(workers=1),
+        settings=RunSettings(workers=1, study=StudySettings(reference=reference)),
         resolved={"run": run_dir.name},
     )
     config.write_plan(run_dir, plan, wall_time_s=1_767_323_045.0)

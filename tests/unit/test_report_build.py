@@ -286,8 +286,8 @@ def test_the_note_on_the_imitator_stands_only_where_it_ran(tmp_path: Path) -> No
     imitator = build(write_run(tmp_path / "a", [UCB]))
     model = build(write_run(tmp_path / "b", [FakeCell(backbone="some-model")]))
 
-    assert any("not a language model" in note for note in imitator.notes)
-    assert not any("imitator" in note for note in model.notes)
+    assert any("not a language model" in note for note in imitator.disclosures)
+    assert not any("imitator" in note for note in (*model.disclosures, *model.notes))
 
 
 def test_a_run_that_was_continued_under_another_version_says_so(tmp_path: Path) -> None:

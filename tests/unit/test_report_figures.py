@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ import pytest
 
 from memcon.learning import actions
 from memcon.policy_types import LearningSettings
-from memcon_platform.report import GroupResult, ReportData, build, drawing, heatmap, html
+from memcon_platform.report import GroupResult, ReportData, axes, build, drawing, heatmap, html
 from memcon_platform.report.measures import HeatCell, HeatMap, HeatRow
 from memcon_platform.report.served import MAX_ROWS
 from support.episodes import FakeCell, write_run
@@ -20,6 +21,7 @@ from support.report_runs import Played, by_family, fixed, write_played, write_se
 
 ALL = by_family(audit=True, household=True)
 UCB = FakeCell()
+LOOK = drawing.Look(colour=2, pattern=1)
 
 
 def _settings(**changed: Any) -> LearningSettings:
@@ -180,12 +182,12 @@ def test_fields_are_as_strong_as_their_q_and_the_best_one_is_framed() -> None:
 
 
 def test_gains_are_drawn_where_their_numbers_say() -> None:
-    line = drawing.Gain(label="a", quarters=(0, 3), points=((-10.0, 0.0, 10.0), (0.0, 10.0, 20.0)), colour=2)
+    line = drawing.Gain(label="a", quarters=(0, 3), points=((-10.0, 0.0, 10.0), (0.0, 10.0, 20.0)), look=LOOK)
 
     text = drawing.gain_curves([line], "title")
 
     # Ticks -10 .. 20 over pixels 250 .. 12; quarters 197.5 pixels wide from 46.
-    assert '<polyline class="curve l2" points="144.8,170.7 737.2,91.3">' in text
+    assert '<polyline class="curve l2 p1" points="144.8,170.7 737.2,91.3">' in text
     assert "M144.8 250.0V91.3" in text
     assert text.count('class="zero"') == 1
 
@@ -198,6 +200,53 @@ def test_marks_in_one_place_share_their_numbers() -> None:
 
     assert re.findall(r'<text class="(?:onbar|label)"[^>]*>([^<]*)</text>', text) == ["1, 3", "2"]
     assert len(re.findall(r'class="upright', text)) == 3
+
+
+def test_every_row_has_a_look_of_its_own(tmp_path: Path) -> None:
+    # Given 24 rows with memory and nine colours for them.
+    cells = [Played(cell=FakeCell(memory="empty", policy="none"), won=ALL)]
+    cells += [Played(cell=FakeCell(policy=f"rule-{place:02d}", num_tasks=4), won=ALL) for place in range(24)]
+
+    text = html.render(build(write_played(tmp_path / "run", cells)))
+
+    keys = re.findall(r'<th scope="row"><svg class="key-row".*?<line class="curve ([^"]*)"', text)
+    assert len(keys) == len(set(keys)) == 25
+    assert keys[0] == "l9 p0 dashed"
+    # A curve looks as its key does.
+    curves = re.search(r'aria-label="Success over the stream.*?</svg>', text)
+    assert curves
+    assert [kind.removesuffix(" heavy") for kind in re.findall(r'class="curve ([^"]*)"', curves[0])] == keys
+
+
+def test_what_differences_are_of_stands_once_above_them() -> None:
+    def row(of: str, label: str) -> drawing.Difference:
+        return drawing.Difference(of=of, label=label, value=0.0, thick=(-1.0, 1.0), thin=(-2.0, 2.0))
+
+    text = drawing.forest([row("ucb", "minus a"), row("ucb", "minus b"), row("pooled", "minus a")], "t")
+
+    labels = re.findall(r'class="(label[^"]*)" x="[^"]*" y="([^"]*)"[^>]*>([^<]*)<', text)
+    assert [(kind, name) for kind, _, name in labels] == [
+        ("label heavy", "ucb"),
+        ("label", "minus a"),
+        ("label", "minus b"),
+        ("label heavy", "pooled"),
+        ("label", "minus a"),
+    ]
+    places = [float(y) for _, y, _ in labels]
+    assert places == sorted(places)
+    assert min(b - a for a, b in itertools.pairwise(places)) >= 20
+
+
+def test_a_long_bold_name_is_cut_and_whole_in_its_title() -> None:
+    name = "ucb " + "control.goal_decomposition=false " * 3
+
+    text = axes.row_label(name, 10, end=280, strong=True)
+
+    shown = re.search(r">([^<]*)…<title>", text)
+    assert shown
+    # 12 px bold in a wide font, such as DejaVu Sans: 8 px a letter.
+    assert 8 * (len(shown[1]) + 1) <= 280
+    assert name.strip() in text
 
 
 def test_every_figure_of_a_learner_is_in_the_html(tmp_path: Path) -> None:

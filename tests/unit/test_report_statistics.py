@@ -249,7 +249,11 @@ def test_streams_that_repeat_their_table_add_nothing() -> None:
 
     assert one is not None
     assert three is not None
-    assert (three.low, three.high) == pytest.approx((one.low, one.high))
+    # Never narrower; each part of the variance has a Student's t of its own where tables join streams.
+    assert three.low <= one.low < one.high <= three.high
+    five = mean_interval(np.repeat(once, 5, axis=0), tables=[table for table in range(4) for _ in range(5)])
+    assert five is not None
+    assert (five.low, five.high) == pytest.approx((three.low, three.high))
     assert three.method == TWO_WAY
     assert standard_error(streams, tables=tables) == pytest.approx(standard_error(once))
 
@@ -315,3 +319,27 @@ def test_intervals_over_shared_tables_cover_what_streams_taken_for_repetitions_d
 
     assert 0.91 <= found["by table"].other_seeds <= 0.99
     assert found["by stream"].other_seeds < 0.85
+
+
+@pytest.mark.parametrize(("tables", "stream_sd"), [(2, 0.05), (3, 0.05)])
+def test_few_shared_tables_cover_other_seeds_as_often_as_they_say(tables: int, stream_sd: float) -> None:
+    setting = Setting(streams=tables, tasks=134, stream_sd=stream_sd, streams_a_table=8)
+
+    found = coverage(setting, 200, {name: METHODS[name] for name in ("other seeds too", "one t for all")})
+
+    # Of 200 at 95 %, 92 % are two standard errors less.
+    assert found["other seeds too"].other_seeds >= 0.92
+    if tables == 2:
+        # Two tables that happen to be close would pass for proof that all are.
+        assert found["one t for all"].other_seeds < 0.92
+
+
+def test_two_shared_tables_that_alone_vary_are_students_interval_of_two_values() -> None:
+    values = np.repeat([[0.0], [0.02]], 8, axis=0) * np.ones((1, 30)) + 1e-9 * _coins(16, 30, 0.5)
+
+    found = mean_interval(values, tables=[0] * 8 + [1] * 8)
+
+    assert found is not None
+    # Half the distance of the two is the standard error; t = 12.7 at one degree of freedom.
+    assert standard_error(values, tables=[0] * 8 + [1] * 8) == pytest.approx(0.01, rel=1e-4)
+    assert (found.high - found.low) / 2 == pytest.approx(12.7062 * 0.01, rel=1e-3)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from memcon import codec
 from memcon.errors import ConfigError
 from memcon_platform.config import RunPlan, load
 from memcon_platform.study.matrix_plan import Study, study_of
@@ -112,6 +113,21 @@ def test_a_policy_that_the_matrix_cannot_replay_is_named_with_its_reason(config:
     assert "control.plan_injection = False changes what arms do; the matrix has True" in planless.reason
 
 
+@pytest.mark.parametrize(
+    "where", ["control.unsupported_arms=mask", "axes.policy=[{name: ucb, control: {unsupported_arms: mask}}]"]
+)
+def test_the_matrix_has_all_arms_where_policies_mask_those_that_the_memory_lacks(config: Path, where: str) -> None:
+    study = study_of(config, [where])
+    assert {cell.control.unsupported_arms for cell in study.plan.cells} == {"noop"}
+    (arena,) = study.arenas
+    assert arena.skipped == ()
+    assert [learner.mask_unsupported for learner in arena.learners] == [True]
+    # A config that masks nothing keeps the ids of its matrix.
+    plain = study_of(config).plan.cells[0]
+    assert "unsupported_arms" not in plain.policy.label
+    assert "unsupported_arms" not in codec.encode_json(plain.policy.parameters)
+
+
 def test_arms_for_a_stuck_agent_are_not_chosen_at_the_start(config: Path) -> None:
     (arena,) = study_of(config, ["axes.policy=[pooled,ucb]"]).arenas
     pooled, ucb = arena.learners
@@ -145,9 +161,9 @@ def test_a_shipped_study_has_several_seeds_and_every_yardstick_beside_each_learn
 
 
 def test_a_shipped_study_is_small_enough_for_two_cores(shipped: RunPlan) -> None:
-    # About 50 tasks a second; an outcome matrix plays some seven arms a task.
+    # About 80 tasks a second; an outcome matrix plays some seven arms a task, at 35 tasks a second.
     tasks = sum(cell.num_tasks for cell in shipped.cells)
-    assert tasks < 25_000
+    assert tasks < 35_000
     if "study" in shipped.resolved:
         matrix = study_of(STUDIES / f"{shipped.run}.yaml").plan
         assert sum(cell.num_tasks for cell in matrix.cells) < 20_000
@@ -158,5 +174,7 @@ def test_studies_with_a_matrix_replay_what_they_compare() -> None:
     (arena,) = pooling.arenas
     assert [learner.label for learner in arena.learners] == ["ucb", "pooled"]
     assert arena.skipped == ()
-    # Two tables of 64 streams: one alone has no standard error.
-    assert sum(cell.streams for cell in arena.cells) == 2 * max(pooling.groups)
+    # Two tables of 64 streams: one alone says nothing of others.
+    assert sum(cell.streams for cell in arena.cells) // max(pooling.groups) >= 2
+    # Two seeds end to end would be two tables, whose intervals leave everything open.
+    assert len(arena.cells) >= 3

@@ -75,10 +75,10 @@ def test_a_learner_finds_opposed_arms_and_a_larger_group_finds_them_sooner() -> 
     assert alone.to_best_last_quarter.mean > 0.1
     assert shared.to_best.mean > alone.to_best.mean
     assert shared.forced_share < alone.forced_share
-    # Nobody beats the oracle, and one table is one repetition.
+    # Nobody beats the oracle; and one table is one repetition, with all tasks of its sixteen streams.
     assert shared.to_oracle is not None
     assert shared.to_oracle.mean < 0
-    assert shared.to_oracle.se is None
+    assert (shared.to_oracle.tables, shared.to_oracle.tasks, shared.tasks) == (1, 60, 960)
     assert found.notes == ("64 streams a table: not replayed, the matrix has 16; raise study.streams or add seeds",)
 
 
@@ -162,5 +162,21 @@ def test_verdict_says_whether_there_is_anything_to_learn() -> None:
     alone = findings(outcome_matrix(OPPOSED, seeds=1, streams=1), arena(), (1,), RewardSettings())
     assert [line.split(":")[0] for line in verdicts(opposed)] == ["headroom", "headroom"]
     assert [line.split(":")[0] for line in verdicts(flat)] == ["no headroom", "no headroom"]
-    assert verdicts(alone)[0].startswith("no headroom: one stream only")
+    assert verdicts(alone)[0].startswith("headroom cannot be told: one stream only")
     assert alone.notes == ("one stream only: no oracle, since arms can be picked on no other stream",)
+
+
+def test_rules_are_held_against_the_reference_on_the_same_tasks() -> None:
+    matrix = outcome_matrix(OPPOSED)
+    deep = dataclasses.replace(learner_of(table_settings("fixed", action_id="retrieve_deep")), label="deep")
+    noop = dataclasses.replace(learner_of(table_settings("fixed", action_id="noop")), label="noop")
+
+    found = findings(matrix, dataclasses.replace(arena(deep, noop), reference="deep"), (1,), RewardSettings())
+
+    by_policy = {result.policy: result.to_reference for result in found.learners}
+    gap = np.nanmean(matrix.success[:, :, ARMS.index("noop")] - matrix.success[:, :, ARMS.index("retrieve_deep")])
+    assert by_policy["deep"] is None
+    assert by_policy["noop"] is not None
+    assert by_policy["noop"].mean == pytest.approx(gap)
+    lost = findings(matrix, dataclasses.replace(arena(deep), reference="ucb"), (1,), RewardSettings())
+    assert any("study.reference 'ucb' is no learner" in note for note in lost.notes)

@@ -26,6 +26,9 @@ class _WorkerActor:
     async def grant(self, cell: str, stream: int) -> None:
         self._worker.grant(cell, stream)
 
+    async def stop_stream(self, cell: str, stream: int) -> None:
+        self._worker.stop_stream(cell, stream)
+
     async def stop(self) -> None:
         self._worker.stop()
 

@@ -28,20 +28,26 @@ async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T
 
 
 class Gate:
-    """Lets one task through for each grant; a stop lets nobody through."""
+    """Lets one task through for each grant; a stop, or a gate that is shut, lets nobody through."""
 
     def __init__(self, stop: asyncio.Event) -> None:
         self._stop = stop
         self._granted = asyncio.Event()
+        self._shut = False
 
     def grant(self) -> None:
         """Let the next task through; a second grant before that has no effect."""
         self._granted.set()
 
+    def shut(self) -> None:
+        """Let nobody through any more."""
+        self._shut = True
+        self._granted.set()
+
     async def passed(self) -> bool:
-        """Wait for a grant and take it; False when a stop came first."""
+        """Wait for a grant and take it; False when a stop came first, or the gate was shut."""
         await unless_stopped(self._granted.wait(), self._stop)
-        if self._stop.is_set():
+        if self._stop.is_set() or self._shut:
             return False
         self._granted.clear()
         return True

@@ -56,6 +56,8 @@ class StreamSpec:
     preload: PreloadSettings | None = None
     # Stream file of an earlier run whose memory this stream starts from, and whether nothing is added to it (RO-15).
     memory_from: str | None = None
+    # Ended tasks that the file must show when it is copied; None = any.
+    memory_from_ended: int | None = None
     memory_frozen: bool = False
     # Action set whose arms are all played on each task (policy `every_arm`); None = a policy decides.
     trial_set: str | None = None

@@ -87,7 +87,8 @@ class StreamLoop:
 
         Raises:
             StorageError, DamagedFileError, UnavailableError, ConflictError: the stream cannot go on; nothing is lost.
-            ConfigError, NotFoundError: what the memory shall begin with cannot be had; the stream has not begun.
+            ConfigError, NotFoundError, ConflictError: what the memory shall begin with cannot be had, or has gone on;
+                the stream has not begun.
         """
         start = self._parts.clock.monotonic()
         await self._claim(worker_died=worker_died)
@@ -138,7 +139,8 @@ class StreamLoop:
             return
         start = self._parts.clock.monotonic()
         if source is not None:
-            await self._write(lambda: store.seeded(lambda: store.copy_memory(Path(source))))
+            num_ended = self._spec.memory_from_ended
+            await self._write(lambda: store.seeded(lambda: store.copy_memory(Path(source), num_ended=num_ended)))
             # The backend has seen an empty file.
             self._controller = self._parts.make_controller()
         elif practise is not None:

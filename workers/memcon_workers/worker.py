@@ -108,6 +108,12 @@ class Worker:
         if gate is not None:
             gate.grant()
 
+    def stop_stream(self, cell: str, stream: int) -> None:
+        """Let a gated stream end where it waits; no effect on a stream that has left this worker."""
+        gate = self._gates.get((cell, stream))
+        if gate is not None:
+            gate.shut()
+
     def stop(self) -> None:
         """Let every stream end at its next task boundary."""
         self._stop.set()

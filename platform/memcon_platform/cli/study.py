@@ -68,8 +68,8 @@ def headroom_command(config: Path, overrides: tuple[str, ...], *, local: bool, l
 def run_command(
     context: click.Context, config: Path, overrides: tuple[str, ...], *, local: bool, limit: int | None
 ) -> int:
-    """`memcon study headroom CONFIG` if CONFIG has a section `study`, then `memcon sweep CONFIG`."""
-    if "study" in load(config, overrides, limit).resolved:
+    """`memcon study headroom CONFIG` if CONFIG gives study.streams, then `memcon sweep CONFIG`."""
+    if "streams" in (load(config, overrides, limit).resolved.get("study") or {}):
         code = _headroom(study_of(config, overrides, limit), local=local, as_json=False)
         if code:
             return code

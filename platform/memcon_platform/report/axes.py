@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 __all__ = [
+    "HEAVY_LETTER",
     "LETTER",
     "ROW",
     "WIDTH",
@@ -21,10 +22,11 @@ __all__ = [
     "ticks_of",
 ]
 
-# Pixels of a drawing and of a row in it; width of one letter of a row's label at 12 px.
+# Pixels of a drawing and of a row in it; width of one letter of a row's label at 12 px, and in bold, in a wide font.
 WIDTH = 860
 ROW = 26
-LETTER = 6.6
+LETTER = 7.0
+HEAVY_LETTER = 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ def grid_y(scale: Scale, ticks: Sequence[float], across: Scale, *, signed: bool 
 
 def row_label(label: str, y: float, *, end: float, strong: bool) -> str:
     """The name of a row, ending at `end`; a long one is cut and whole in its title."""
-    room = int((end - 4) / LETTER)
+    room = int((end - 4) / (HEAVY_LETTER if strong else LETTER))
     shown = label if len(label) <= room else label[: room - 1] + "…"
     kind = "label heavy" if strong else "label"
     place = f'x="{end:.1f}" y="{y + 4}" text-anchor="end"'

@@ -12,6 +12,7 @@ from memcon_platform.config.plan import PLUGIN_AXES
 from memcon_platform.report import protocol
 from memcon_platform.report.contexts import context_levels
 from memcon_platform.report.data import CellResult, GroupResult, ReportData
+from memcon_platform.report.disclosures import disclosures
 from memcon_platform.report.families import gains
 from memcon_platform.report.grouping import LEARNED, PlannedGroup, group, is_exact, is_outcome_matrix, table_of
 from memcon_platform.report.measures import HeatMap
@@ -22,7 +23,7 @@ from memcon_platform.report.samples import CellSample, load, matrix
 from memcon_platform.report.served import ServedTables, read_served
 from memcon_platform.report.statistics import LEVEL, RESAMPLES
 from memcon_platform.report.summaries import curve, decisions, mean_of, success_by, tokens
-from memcon_platform.report.yardsticks import Block, marks, no_memory, yardsticks
+from memcon_platform.report.yardsticks import Block, beside_reference, marks, no_memory, yardsticks
 
 __all__ = ["build"]
 
@@ -39,6 +40,8 @@ class _Run:
     blocks: Sequence[Block]
     samples: Mapping[str, CellSample]
     served: ServedTables
+    # Label of the policy that every row is compared with.
+    reference: str | None
 
 
 def build(run_dir: Path) -> ReportData:
@@ -54,7 +57,8 @@ def build(run_dir: Path) -> ReportData:
     samples = load(run_dir, plan.cells)
     rows = [_row(planned, samples) for planned in group([cell for cell in plan.cells if not is_outcome_matrix(cell)])]
     blocks = [(block, oracle(block)) for block in static_blocks(rows)]
-    run = _Run(rows=rows, blocks=blocks, samples=samples, served=read_served(run_dir))
+    reference = plan.settings.study.reference
+    run = _Run(rows=rows, blocks=blocks, samples=samples, served=read_served(run_dir), reference=reference)
     marked = marks(blocks)
     groups = [replace(_group(row, run), mark=marked.get(row.planned.first.cell_id, "")) for row in rows]
     label_of = {cell.cell_id: row.planned.label for row in rows for cell in row.planned.cells}
@@ -68,6 +72,7 @@ def build(run_dir: Path) -> ReportData:
         backbones=_backbones(plan.cells),
         resamples=RESAMPLES,
         level=LEVEL,
+        disclosures=disclosures(plan.cells, {family for group in groups for family in group.by_family}),
         notes=notes(record, cells, groups),
         headrooms=tuple(headroom(block, found) for block, found in blocks),
     )
@@ -103,7 +108,7 @@ def _group(row: Row, run: _Run) -> GroupResult:
         quarters=curve(samples, 4),
         curve=curve(samples, _num_windows(planned.cells)),
         difference=difference(row, empty) if empty else None,
-        yardsticks=(),
+        yardsticks=beside_reference(row, run.rows, run.reference),
         tokens=tokens(samples),
         decisions=decisions(samples, _goal_types(row, run.rows)),
         by_goal_type=success_by(samples, "goal_type"),
@@ -122,7 +127,7 @@ def _learned(found: GroupResult, row: Row, run: _Run) -> GroupResult:
     beside, missing = yardsticks(row, run.rows, run.blocks)
     return replace(
         found,
-        yardsticks=beside,
+        yardsticks=(*beside, *found.yardsticks),
         missing_yardsticks=missing,
         gains=gains(row, run.rows),
         contexts=context_levels(_sharing(row, run)),

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from memcon_platform.report.data import GroupResult, Section
+from memcon_platform.report.data import STREAMS, GroupResult, Section
 from memcon_platform.report.grouping import NO_MEMORY, RANDOM_ARM
 from memcon_platform.report.measures import PairedDifference, Yardstick
-from memcon_platform.report.yardsticks import BEST, DEFAULT, NOOP, ONLY, ORACLE
+from memcon_platform.report.yardsticks import BEST, DEFAULT, NOOP, ONLY, ORACLE, REFERENCE
 
 __all__ = ["Comparison", "comparisons"]
 
-# As they are shown: static arms first.
-_ORDER = (BEST, ONLY, DEFAULT, NOOP, RANDOM_ARM, ORACLE)
+# As they are shown: what the plan asks for, then static arms.
+_ORDER = (REFERENCE, BEST, ONLY, DEFAULT, NOOP, RANDOM_ARM, ORACLE)
 # Kinds of yardstick whose arm is named, in the words of a difference.
 _STATIC = {BEST: "best static", ONLY: "only static", DEFAULT: "default static", NOOP: "noop"}
+# What a learned row is compared with wherever it stands, so that a short table may leave it out.
+_EVERYWHERE = frozenset({NO_MEMORY, DEFAULT, NOOP, RANDOM_ARM})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +25,9 @@ class Comparison:
     """A row minus another row."""
 
     group: GroupResult
-    # "no memory", "random", "oracle from other seeds" or one or more words for the same static arm.
-    kind: str
-    # Name of the static arm, or what the oracle chooses by; "" for other kinds.
+    # No memory, or the kinds of yardstick that the same other row is.
+    kinds: tuple[str, ...]
+    # Name of the static arm or of the reference, or what the oracle chooses by; "" for other kinds.
     arm: str
     # None when no task is in both.
     difference: PairedDifference | None
@@ -33,7 +35,22 @@ class Comparison:
     @property
     def subtrahend(self) -> str:
         """What is taken away, in words: "no memory", "random arm", "best static (fixed:plan_inject)"."""
-        return f"{self.kind} ({self.arm})" if self.arm else self.kind
+        words = ", ".join(_STATIC.get(kind, kind) for kind in self.kinds)
+        return f"{words} ({self.arm})" if self.arm else words
+
+    @property
+    def in_short(self) -> str:
+        """`subtrahend` for a narrow column: "best static: plan_inject", "oracle, other seeds: family"."""
+        if self.kinds == (ORACLE,):
+            return f"oracle, other seeds: {self.arm.removeprefix('per ')}"
+        words, _, arm = self.subtrahend.partition(" (")
+        arm = STREAMS.sub("", arm.removesuffix(")")).removeprefix("fixed:")
+        return words if arm in {"", words} else f"{words}: {arm}"
+
+    @property
+    def is_everywhere(self) -> bool:
+        """A yardstick of every learned row that is neither the best static arm, the oracle nor the reference."""
+        return _EVERYWHERE.issuperset(self.kinds)
 
     @property
     def is_partial(self) -> bool:
@@ -47,13 +64,13 @@ class Comparison:
 
 
 def comparisons(section: Section) -> tuple[Comparison, ...]:
-    """Each row minus no memory, and each learned row minus its yardsticks, in order of the rows."""
+    """Each row minus no memory and the reference, each learned row minus its yardsticks, in order of the rows."""
     return tuple(found for group in section.groups for found in _of(section, group))
 
 
 def _of(section: Section, group: GroupResult) -> Iterator[Comparison]:
     if group.difference is not None:
-        yield Comparison(group=group, kind=NO_MEMORY, arm="", difference=group.difference)
+        yield Comparison(group=group, kinds=(NO_MEMORY,), arm="", difference=group.difference)
     # The same arm may be best, default and noop at once: one difference, all its words.
     by_label: dict[str, list[Yardstick]] = {}
     for yard in sorted(group.yardsticks, key=lambda yard: _place(yard.kind)):
@@ -63,7 +80,7 @@ def _of(section: Section, group: GroupResult) -> Iterator[Comparison]:
         first = yards[0]
         yield Comparison(
             group=group,
-            kind=", ".join(_STATIC.get(yard.kind, yard.kind) for yard in yards),
+            kinds=tuple(yard.kind for yard in yards),
             arm="" if first.kind == RANDOM_ARM else section.short(first.name),
             difference=first.difference,
         )

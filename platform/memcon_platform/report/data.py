@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,18 @@ from memcon_platform.report.measures import (
     Yardstick,
 )
 
-__all__ = ["STREAMS", "CellResult", "GroupResult", "ReportData", "Section", "short_labels"]
+__all__ = [
+    "STREAMS",
+    "CellResult",
+    "GroupResult",
+    "ReportData",
+    "Section",
+    "shape_of",
+    "shared_parameters",
+    "short_labels",
+    "short_memories",
+    "without_shape",
+]
 
 _LONGEST_TITLE = 40
 # As `memcon_platform.report.grouping` names the shape of a row's streams.
@@ -87,7 +98,8 @@ class GroupResult:
     by_goal_type: Mapping[str, Success]
     cell_ids: tuple[str, ...]
     provenance: str
-    # "pooled", "warm", "ours": how a row departs from the paper's protocol; and where that comes from, in words.
+    # How a row departs from the paper's protocol (`memcon_platform.report.protocol`); and where that comes from, in
+    # phrases that begin with their tag.
     tags: tuple[str, ...]
     origins: tuple[str, ...]
     # Success by family, the benchmark that made a task; one where the benchmark is no mix.
@@ -111,6 +123,42 @@ def short_labels(labels: Iterable[str]) -> dict[str, str]:
     known = list(dict.fromkeys(labels))
     first = {label: label.partition(" ")[0] if len(label) > _LONGEST_TITLE else label for label in known}
     return {label: name if list(first.values()).count(name) == 1 else label for label, name in first.items()}
+
+
+def shared_parameters(labels: Collection[str]) -> tuple[str, ...]:
+    """Parameters that all of several labels have, such as "preload.frozen=true"."""
+    parts = [label.split(" ")[1:] for label in labels]
+    return tuple(part for part in parts[0] if all(part in other for other in parts[1:])) if len(parts) > 1 else ()
+
+
+def short_memories(labels: Iterable[str]) -> dict[str, str]:
+    """Labels of memories without the parameters that all share, and without the paths of the others where ends do."""
+    known = {label: label.split(" ") for label in dict.fromkeys(labels)}
+    shared = shared_parameters(known)
+    paths = {part.partition("=")[0] for parts in known.values() for part in parts[1:]}
+    ends = Counter(path.rpartition(".")[2] for path in paths)
+
+    def short(part: str) -> str:
+        path, _, value = part.partition("=")
+        end = path.rpartition(".")[2]
+        return f"{end}={value}" if value and ends[end] == 1 else part
+
+    found = {
+        label: " ".join([parts[0], *(short(part) for part in parts[1:] if part not in shared)])
+        for label, parts in known.items()
+    }
+    return found if len(set(found.values())) == len(found) else {label: label for label in found}
+
+
+def shape_of(names: Iterable[str]) -> str:
+    """The number of streams that rows of `names` share, such as "8 streams"; "" where they differ or have one."""
+    shapes = {(STREAMS.search(name) or [""])[0] for name in names}
+    return shapes.pop().removeprefix(", ") if len(shapes) == 1 else ""
+
+
+def without_shape(name: str, shape: str) -> str:
+    """A row's name without `shape`, which all rows share."""
+    return name.replace(f", {shape}", "", 1) if shape else name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,16 +191,25 @@ class Section:
     @property
     def shape(self) -> str:
         """The number of streams where all rows have the same, such as "8 streams"; "" where they differ or have one."""
-        shapes = {(STREAMS.search(group.name) or [""])[0] for group in self.groups}
-        return shapes.pop().removeprefix(", ") if len(shapes) == 1 else ""
+        return shape_of(group.name for group in self.groups)
 
     def name(self, group: GroupResult) -> str:
         """The row's name, with its memory where there are several."""
-        return self.short(group.label if len(self.memories) > 1 else group.name)
+        memory = f"{self.memory(group)} " if len(self.memories) > 1 and group.role != NO_MEMORY else ""
+        return self.short(f"{memory}{group.name}")
+
+    def memory(self, group: GroupResult) -> str:
+        """The row's memory in as many words as tell it from the other ones."""
+        return self.memory_names.get(group.labels["memory"], group.labels["memory"])
+
+    @property
+    def memory_names(self) -> dict[str, str]:
+        """Label of each memory beside no memory, in short."""
+        return short_memories(self.memories)
 
     def short(self, name: str) -> str:
         """A row's name without the number of streams that all rows have."""
-        return name.replace(f", {self.shape}", "", 1) if self.shape else name
+        return without_shape(name, self.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +229,8 @@ class ReportData:
     # Bootstrap resamples and confidence level of every interval.
     resamples: int
     level: float
-    # Sentences that a reader must know.
+    # What the numbers can be no evidence of, to be read before any; then what else a reader must know. Sentences.
+    disclosures: tuple[str, ...]
     notes: tuple[str, ...]
     # In the order of the groups.
     headrooms: tuple[Headroom, ...] = ()

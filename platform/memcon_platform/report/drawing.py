@@ -5,12 +5,14 @@ Every drawing has a title for screen readers, and its numbers stand in a table b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
 from memcon_platform.report.axes import (
+    HEAVY_LETTER,
     LETTER,
     ROW,
     WIDTH,
@@ -28,6 +30,7 @@ __all__ = [
     "Difference",
     "Gain",
     "Line",
+    "Look",
     "Point",
     "Segment",
     "curves",
@@ -35,13 +38,33 @@ __all__ = [
     "forest_key",
     "gain_curves",
     "interval_bar",
+    "line_key",
     "scatter",
     "stacked",
 ]
 
 # Room for row labels, pixels, and the most that long ones get.
 _LABEL = 290
-_WIDEST_LABEL = 390
+_WIDEST_LABEL = 420
+# Pixels below which a mark of the scatter hides another one's number.
+_NEAR = 13
+# Height of a name above its differences.
+_HEADING = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What tells a row's line from others: there are more rows than colours."""
+
+    # CSS classes c0..c9 of colours, p0..p2 of line patterns.
+    colour: int
+    pattern: int = 0
+    dashed: bool = False
+
+    @property
+    def kind(self) -> str:
+        """CSS classes of its line."""
+        return f"l{self.colour} p{self.pattern}{' dashed' if self.dashed else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +83,8 @@ class Bar:
 class Difference:
     """A value with two intervals, all in percent points."""
 
+    # What it is of, which stands once above the differences of the same; and what is subtracted.
+    of: str
     label: str
     value: float
     # Drawn thick; and thin with end marks.
@@ -75,9 +100,8 @@ class Line:
 
     label: str
     points: tuple[tuple[float, float | None], ...]
-    colour: int
+    look: Look
     strong: bool = False
-    dashed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +135,7 @@ class Gain:
     # Quarters that have a value, 0..3, and (low, value, high) of each.
     quarters: tuple[int, ...]
     points: tuple[tuple[float, float, float], ...]
-    colour: int
+    look: Look
 
 
 def interval_bar(bar: Bar, top: float) -> Markup:
@@ -130,21 +154,32 @@ def interval_bar(bar: Bar, top: float) -> Markup:
 
 
 def forest(rows: Sequence[Difference], title: str) -> Markup:
-    """Differences with both intervals, one row each, around a line at zero."""
+    """Differences with both intervals, a line each below the name of what they are of, around a line at zero."""
     ends = [end for row in rows for end in (*row.thick, *row.thin)]
     ticks = ticks_of(min(0.0, *ends), max(0.0, *ends))
-    label = _label_room([row.label for row in rows])
-    scale = Scale(low=ticks[0], high=ticks[-1], start=label, end=WIDTH - 60)
-    bottom = ROW * len(rows) + 8
+    room = _label_room([row.label for row in rows], [row.of for row in rows])
+    scale = Scale(low=ticks[0], high=ticks[-1], start=room, end=WIDTH - 60)
+    bottom = ROW * len(rows) + _HEADING * sum(_begins(rows, place) for place in range(len(rows))) + 8
     parts = [grid_x(scale, ticks, bottom, signed=True)]
     parts.append(f'<line class="zero" x1="{scale(0):.1f}" y1="0" x2="{scale(0):.1f}" y2="{bottom}"/>')
+    y = ROW / 2 + 4
     for place, row in enumerate(rows):
-        parts.append(_difference(row, scale, ROW * place + ROW / 2 + 4))
+        if _begins(rows, place):
+            parts.append(row_label(row.of, y, end=scale.start - 10, strong=True))
+            y += _HEADING
+        parts.append(_difference(row, scale, y))
+        y += ROW
     return svg(parts, bottom + 26, title)
 
 
-def _label_room(labels: Sequence[str]) -> float:
-    return max(_LABEL, min(_WIDEST_LABEL, 14 + LETTER * max(map(len, labels))))
+def _begins(rows: Sequence[Difference], place: int) -> bool:
+    """Another row's differences begin at `place`."""
+    return place == 0 or rows[place - 1].of != rows[place].of
+
+
+def _label_room(labels: Sequence[str], heavy: Sequence[str] = ()) -> float:
+    widths = [*(LETTER * len(label) for label in labels), *(HEAVY_LETTER * len(label) for label in heavy)]
+    return max(_LABEL, min(_WIDEST_LABEL, 14 + max(widths)))
 
 
 def forest_key(name: str) -> Markup:
@@ -156,12 +191,20 @@ def forest_key(name: str) -> Markup:
     )
 
 
+def line_key(look: Look) -> Markup:
+    """The sign of a row's line, for a legend."""
+    line = f'<line class="curve {look.kind}" x1="1" y1="6" x2="37" y2="6"/>'
+    dot = f'<circle class="f{look.colour}" cx="19" cy="6" r="2.6"/>'
+    box = 'viewBox="0 0 38 12" width="38" height="12" aria-hidden="true"'
+    return Markup(f'<svg class="key-row" {box}>{line}{dot}</svg>')
+
+
 def _difference(row: Difference, scale: Scale, y: float) -> str:
     kind = "strong" if row.strong else "plain"
     value = f'<text class="value" x="{WIDTH - 4}" y="{y + 4}" text-anchor="end">{row.value:+.1f}</text>'
     dot = f'<circle class="dot {kind}" cx="{scale(row.value):.1f}" cy="{y}" r="5"/>'
     intervals = _thin(scale, row.thin, y, kind) + _thick(scale, row.thick, y, kind)
-    return row_label(row.label, y, end=scale.start - 10, strong=row.strong) + intervals + dot + value
+    return row_label(row.label, y, end=scale.start - 10, strong=False) + intervals + dot + value
 
 
 def _thick(scale: Scale, ends: tuple[float, float], y: float, kind: str) -> str:
@@ -186,10 +229,10 @@ def curves(lines: Sequence[Line], title: str, *, x_label: str) -> Markup:
     parts.append(tick_text(WIDTH / 2, 286, x_label))
     for line in lines:
         known = [(across(x), up(y)) for x, y in line.points if y is not None]
-        kind = f"curve l{line.colour}" + (" heavy" if line.strong else "") + (" dashed" if line.dashed else "")
+        kind = f"curve {line.look.kind}" + (" heavy" if line.strong else "")
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in known)
         parts.append(f'<polyline class="{kind}" points="{path}"><title>{escape(line.label)}</title></polyline>')
-        parts += [f'<circle class="f{line.colour}" cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>' for x, y in known]
+        parts += [f'<circle class="f{line.look.colour}" cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>' for x, y in known]
     return svg(parts, 292, title)
 
 
@@ -227,14 +270,22 @@ def scatter(points: Sequence[Point], title: str, *, x_label: str, y_label: str) 
         place = f'cx="{across(point.x):.1f}" cy="{up(point.y):.1f}" r="{11 if point.strong else 9}"'
         told = f"{escape(point.label)}: {point.x:,.0f} tokens, {point.y:.1f} % [{point.low:.1f}, {point.high:.1f}]"
         parts.append(f'<circle class="f{point.colour} mark" {place}><title>{told}</title></circle>')
-    # Numbers last: no mark covers one. Marks in the same place share their numbers.
-    numbers: dict[tuple[int, int], list[int]] = {}
-    for number, point in enumerate(points, start=1):
-        numbers.setdefault((round(across(point.x) / 4), round(up(point.y) / 4)), []).append(number)
-    for shared in numbers.values():
-        x, y = across(points[shared[0] - 1].x), up(points[shared[0] - 1].y)
+    # Numbers last: no mark covers one. Marks that would hide each other share their numbers.
+    for x, y, shared in _shared([(across(point.x), up(point.y)) for point in points]):
         parts.append(_numbers(shared, x, y + 4, left=x > across.start + 60))
     return svg(parts, 352, title)
+
+
+def _shared(places: Sequence[tuple[float, float]]) -> list[tuple[float, float, list[int]]]:
+    """Places that are further apart than a mark's radius, with the numbers, from 1, of all that are near to each."""
+    found: list[tuple[float, float, list[int]]] = []
+    for number, (x, y) in enumerate(places, start=1):
+        near = next((shared for left, top, shared in found if math.hypot(left - x, top - y) < _NEAR), None)
+        if near is None:
+            found.append((x, y, [number]))
+        else:
+            near.append(number)
+    return found
 
 
 def _numbers(numbers: Sequence[int], x: float, y: float, *, left: bool) -> str:
@@ -261,11 +312,12 @@ def gain_curves(lines: Sequence[Gain], title: str) -> Markup:
         marks = [(across(x + 0.5) + shift, point) for x, point in zip(line.quarters, line.points, strict=True)]
         path = " ".join(f"{x:.1f},{up(value):.1f}" for x, (_, value, _) in marks)
         parts.append(
-            f'<polyline class="curve l{line.colour}" points="{path}"><title>{escape(line.label)}</title></polyline>'
+            f'<polyline class="curve {line.look.kind}" points="{path}"><title>{escape(line.label)}</title></polyline>'
         )
-        parts += [_upright(x, up(low), up(high), line.colour) for x, (low, _, high) in marks]
+        parts += [_upright(x, up(low), up(high), line.look.colour) for x, (low, _, high) in marks]
         parts += [
-            f'<circle class="f{line.colour}" cx="{x:.1f}" cy="{up(value):.1f}" r="4"/>' for x, (_, value, _) in marks
+            f'<circle class="f{line.look.colour}" cx="{x:.1f}" cy="{up(value):.1f}" r="4"/>'
+            for x, (_, value, _) in marks
         ]
     return svg(parts, 280, title)
 

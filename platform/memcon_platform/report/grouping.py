@@ -164,6 +164,16 @@ def _settings(cell: Cell) -> dict[str, str]:
     return flat
 
 
+def _start(cell: Cell) -> str:
+    """What a cell starts from, in one word a source: "table:RUN,cap=20"."""
+    words = []
+    for what, start in (("table", cell.start_from.policy), ("memory", cell.start_from.memory)):
+        if start is not None:
+            rest = [f"{name}={value}" for name, value in codec.encode(start).items() if name != "run" and value]
+            words.append(",".join([f"{what}:{start.run}", *rest]))
+    return "+".join(words) or "empty"
+
+
 def _arena(cell: Cell) -> tuple[str, str, str]:
     return cell.benchmark.label, cell.framework.label, cell.backbone.label
 
@@ -198,7 +208,7 @@ def _table_words(cell: Cell) -> list[str]:
 
 def _differing(siblings: Sequence[Cell]) -> list[str]:
     """For rows of the same name, the settings that tell them apart."""
-    settings = [_settings(cell) for cell in siblings]
+    settings = [{**_settings(cell), "start": _start(cell)} for cell in siblings]
     paths = sorted({path for flat in settings for path in flat if len({other.get(path) for other in settings}) > 1})
     ends = [path.rpartition(".")[2] for path in paths]
     names = [end if ends.count(end) == 1 else path for path, end in zip(paths, ends, strict=True)]

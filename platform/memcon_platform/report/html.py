@@ -13,7 +13,7 @@ from markupsafe import Markup
 from memcon.files import replace_file
 from memcon_platform.report import drawing, wording
 from memcon_platform.report.comparisons import Comparison, comparisons
-from memcon_platform.report.contexts import LEARNED_FROM
+from memcon_platform.report.conventions import LEARNED_FROM
 from memcon_platform.report.data import GroupResult, ReportData, Section
 from memcon_platform.report.grouping import LEARNED, NO_MEMORY
 from memcon_platform.report.html_learning import CONTEXTS, Learning, Split, learning, splits
@@ -21,18 +21,20 @@ from memcon_platform.report.statistics import Interval
 
 __all__ = ["render", "write"]
 
-# Colours of CSS classes f0..f9 and l0..l9.
+# Colours of CSS classes f0..f9 and l0..l9, and line patterns p0..p2.
 _COLOURS = 10
+_PATTERNS = 3
 # Colour of rows without memory.
 _GREY = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Drawn:
-    """A section with its drawings; colours and bars by the id of a group's first cell."""
+    """A section with its drawings; keys and bars by the id of a group's first cell."""
 
     section: Section
-    colours: Mapping[str, int]
+    # The sign of each row in legends.
+    keys: Mapping[str, Markup]
     bars: Mapping[str, Markup]
     compared: tuple[Comparison, ...]
     footnotes: tuple[str, ...]
@@ -89,12 +91,12 @@ def render(data: ReportData) -> str:
 
 def _drawn(section: Section) -> _Drawn:
     groups, compared = section.groups, comparisons(section)
-    colours = _colours(groups)
+    looks = _looks(groups)
     top = max((100 * g.success.interval.high for g in groups if g.success.interval), default=100.0) or 100.0
-    lines = [_line(section.name(g), g, colours[g.cell_ids[0]]) for g in groups]
+    lines = [_line(section.name(g), g, looks[g.cell_ids[0]]) for g in groups]
     return _Drawn(
         section=section,
-        colours=colours,
+        keys={cell_id: drawing.line_key(look) for cell_id, look in looks.items()},
         bars={g.cell_ids[0]: drawing.interval_bar(_bar(g), top) for g in groups if g.success.interval},
         compared=compared,
         footnotes=wording.footnotes(compared),
@@ -102,21 +104,25 @@ def _drawn(section: Section) -> _Drawn:
         curves=drawing.curves(lines, f"Success over the stream, {section.title}", x_label="share of the stream"),
         arms=_arms(section),
         arm_legend=tuple((action_id, _arm_colour(action_id)) for action_id in _arm_ids(groups)),
-        scatter=_scatter(section, colours),
+        scatter=_scatter(section, looks),
         headrooms=tuple(
             (wording.of_memory(section, found) + wording.headroom(found), wording.choices(found), found.is_enough)
             for found in section.headrooms
         ),
         splits=splits(groups),
-        learning=learning(section, colours, _arm_colour),
+        learning=learning(section, looks, _arm_colour),
     )
 
 
-def _colours(groups: Sequence[GroupResult]) -> dict[str, int]:
-    """Colour of each group by the id of its first cell; grey is kept for no memory."""
+def _looks(groups: Sequence[GroupResult]) -> dict[str, drawing.Look]:
+    """Look of each group by the id of its first cell; grey and dashes are kept for no memory."""
     with_memory = [group for group in groups if group.role != NO_MEMORY]
-    colours = {group.cell_ids[0]: i % (_COLOURS - 1) for i, group in enumerate(with_memory)}
-    return {group.cell_ids[0]: colours.get(group.cell_ids[0], _GREY) for group in groups}
+    looks = {
+        group.cell_ids[0]: drawing.Look(colour=place % (_COLOURS - 1), pattern=place // (_COLOURS - 1) % _PATTERNS)
+        for place, group in enumerate(with_memory)
+    }
+    grey = drawing.Look(colour=_GREY, dashed=True)
+    return {group.cell_ids[0]: looks.get(group.cell_ids[0], grey) for group in groups}
 
 
 def _bar(group: GroupResult) -> drawing.Bar:
@@ -134,7 +140,8 @@ def _bar(group: GroupResult) -> drawing.Bar:
 def _forest(section: Section, compared: Sequence[Comparison]) -> Markup | None:
     rows = [
         drawing.Difference(
-            label=f"{section.name(one.group)} - {one.kind}",
+            of=section.name(one.group),
+            label=f"minus {one.subtrahend}",
             value=100 * one.difference.mean,
             thick=_percent_points(one.difference.interval_these_seeds),
             thin=_percent_points(one.difference.interval),
@@ -150,14 +157,13 @@ def _percent_points(interval: Interval) -> tuple[float, float]:
     return 100 * interval.low, 100 * interval.high
 
 
-def _line(name: str, group: GroupResult, colour: int) -> drawing.Line:
+def _line(name: str, group: GroupResult, look: drawing.Look) -> drawing.Line:
     points = tuple((p.position, None if p.rate is None else 100 * p.rate) for p in group.curve)
     return drawing.Line(
         label=name,
         points=points,
-        colour=colour,
+        look=look,
         strong=group.role == LEARNED,
-        dashed=group.role == NO_MEMORY,
     )
 
 
@@ -183,7 +189,7 @@ def _arms(section: Section) -> Markup | None:
     return drawing.stacked(rows, "Share of decisions that each arm got") if rows else None
 
 
-def _scatter(section: Section, colours: Mapping[str, int]) -> Markup:
+def _scatter(section: Section, looks: Mapping[str, drawing.Look]) -> Markup:
     points = []
     for group in section.groups:
         rate, interval = 100 * (group.success.rate or 0.0), group.success.interval
@@ -195,7 +201,7 @@ def _scatter(section: Section, colours: Mapping[str, int]) -> Markup:
                 y=rate,
                 low=low,
                 high=high,
-                colour=colours[group.cell_ids[0]],
+                colour=looks[group.cell_ids[0]].colour,
                 strong=group.role == LEARNED,
             )
         )

@@ -58,19 +58,19 @@ class Learning:
     arms_over_time: Markup | None
 
 
-def learning(section: Section, colours: Mapping[str, int], arm_colour: Callable[[str], int]) -> Learning | None:
+def learning(section: Section, looks: Mapping[str, drawing.Look], arm_colour: Callable[[str], int]) -> Learning | None:
     """What is told of the learned rows of a section; None without one.
 
     Args:
         section: rows that may be compared.
-        colours: colour of each row by the id of its first cell.
+        looks: look of each row by the id of its first cell.
         arm_colour: colour of an arm.
     """
     if not section.learned:
         return None
     return Learning(
         rows=tuple(_row(section, group) for group in section.learned),
-        gain_curves=_gain_curves(section, colours),
+        gain_curves=_gain_curves(section, looks),
         arms_over_time=_arms_over_time(section, arm_colour),
     )
 
@@ -96,7 +96,7 @@ def _by_section(group: GroupResult) -> Mapping[str, Success]:
 
 
 def _row(section: Section, group: GroupResult) -> LearnedRow:
-    chosen = {arm for level in group.contexts for context in level.contexts for arm in context.pulls}
+    chosen = {arm for level in group.contexts for context in level.contexts for arm in context.by_arm}
     name, found = section.name(group), group.heat_map
     cells = [cell for heat_row in found.rows for cell in heat_row.cells] if found else []
     is_served = found is not None and not found.missing
@@ -114,7 +114,7 @@ def _row(section: Section, group: GroupResult) -> LearnedRow:
     )
 
 
-def _gain_curves(section: Section, colours: Mapping[str, int]) -> Markup | None:
+def _gain_curves(section: Section, looks: Mapping[str, drawing.Look]) -> Markup | None:
     lines = []
     for group in section.learned:
         known = [(place, one) for place, one in enumerate(group.gains.quarters if group.gains else ()) if one]
@@ -125,7 +125,7 @@ def _gain_curves(section: Section, colours: Mapping[str, int]) -> Markup | None:
                     label=section.name(group),
                     quarters=tuple(place for place, _ in known),
                     points=tuple(points),
-                    colour=colours[group.cell_ids[0]],
+                    look=looks[group.cell_ids[0]],
                 )
             )
     title = "Success minus that of the best static arm by quarter of the stream, percent points"

@@ -6,7 +6,7 @@ from typing import Any
 
 from memcon import codec
 from memcon_platform.report import wording
-from memcon_platform.report.contexts import LEARNED_FROM
+from memcon_platform.report.conventions import LEARNED_FROM
 from memcon_platform.report.data import CellResult, GroupResult, ReportData
 from memcon_platform.report.measures import ContextLevel, Headroom, Success, Tokens
 from memcon_platform.report.statistics import TASKS_ONLY, TWO_WAY
@@ -27,6 +27,7 @@ def to_json(data: ReportData) -> dict[str, Any]:
             "interval": {"generalises_to": wording.OTHER_SEEDS, "method": TWO_WAY},
         },
         "backbones": codec.encode(data.backbones),
+        "disclosures": list(data.disclosures),
         "notes": list(data.notes),
         "headrooms": [_headroom(found) for found in data.headrooms],
         "cells": [_cell(cell) for cell in data.cells],
@@ -108,12 +109,14 @@ def _headroom(found: Headroom) -> dict[str, Any]:
         "static_injected": found.static_injected,
         "difference": codec.encode(found.difference),
         "choices": {family: dict(arms) for family, arms in found.choices.items()},
-        "static_choices": dict(found.static_choices),
+        "static_arm": found.static_arm,
     }
 
 
 def _level(level: ContextLevel) -> dict[str, Any]:
-    contexts = [{**codec.encode(context), "n": context.count} for context in level.contexts]
+    contexts = [
+        {**codec.encode(context), "n": context.per_table, "learned": context.learned} for context in level.contexts
+    ]
     return {
         "schema": level.schema,
         "fields": list(level.fields),

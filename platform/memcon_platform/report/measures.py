@@ -73,8 +73,8 @@ class PairedDifference:
 class Yardstick:
     """What a learned policy is measured against; reported, not arranged."""
 
-    # "best static arm" ("only static arm" where one ran), "random arm", "no memory", "default static arm", "noop arm"
-    # or "oracle from other seeds".
+    # "best static arm" ("only static arm" where one ran), "random arm", "no memory", "default static arm", "noop arm",
+    # "oracle from other seeds" or "reference", which the plan names.
     kind: str
     # The row's, or what the oracle chooses by: "per family".
     name: str
@@ -91,10 +91,10 @@ class Yardstick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headroom:
-    """How much a choice of arm by context can gain over one arm for all: both chosen on other seeds, measured on each.
+    """How much a choice of arm by context can gain over the best arm for all.
 
-    Neither choice has seen what it is measured on, so that the difference is free of hindsight; the oracle knows a
-    family from few seeds only, hence it is a lower bound of what the best arm of each family gives.
+    The arms of contexts are chosen on other seeds and other tasks than those that they are measured on, the one for all
+    in hindsight: the difference is a lower bound of what the best arm of each family gives.
     """
 
     arena: tuple[str, str, str]
@@ -107,16 +107,16 @@ class Headroom:
     # Why there is none; "" when there is one.
     missing: str = ""
     oracle: Success | None = None
-    # The static arm chosen on other seeds, the same for all families.
+    # The static arm that is best over all families in hindsight, and its name.
     static: Success | None = None
+    static_arm: str = ""
     # Tokens that memory put into the prompts of a task.
     oracle_injected: float | None = None
     static_injected: float | None = None
     # Oracle minus static.
     difference: PairedDifference | None = None
-    # Family -> arm -> seeds for which it was chosen; and for all families together.
+    # Family -> arm -> for how many seeds x folds of tasks it was chosen.
     choices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    static_choices: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_enough(self) -> bool:
@@ -136,8 +136,9 @@ class FamilyGain:
     other_rate: float | None
     # None when no task is in both.
     difference: PairedDifference | None
-    # Pooled over all other families.
+    # Pooled over all other families, against the static arm that is best on these; and its name.
     without: PairedDifference | None
+    rest_name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,20 +157,22 @@ class Gains:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """A state key with the decisions that its row's tables took there."""
+    """A state key with the decisions of evaluated tasks that its row's tables took there."""
 
     key: str
-    # Arm -> decisions of evaluated tasks, over all tables of the row.
-    pulls: Mapping[str, int]
-    # Decisions there, mean over the row's tables: what a table can have learned from.
+    # Tables of the row that met it, and the decisions of all of them.
+    tables: int
+    count: int
+    # Decisions a table, mean over these tables; and those of each arm.
     per_table: float
-    # At least LEARNED_FROM decisions a table.
-    learned: bool
+    by_arm: Mapping[str, float]
+    # Share of these tables with fewer than LEARNED_FROM decisions there.
+    not_learned: float
 
     @property
-    def count(self) -> int:
-        """Decisions of all arms and tables."""
-        return sum(self.pulls.values())
+    def learned(self) -> bool:
+        """Every table that met it has learned it."""
+        return self.not_learned == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,13 +183,10 @@ class ContextLevel:
     # Names of the components of a key, in its order; empty when the schema is not known here.
     fields: tuple[str, ...]
     num_tables: int
-    # Those with the most decisions first.
+    # Share of decisions that a table took in a context which it has learned.
+    learned_share: float
+    # Those with the most decisions a table first.
     contexts: tuple[Context, ...]
-
-    @property
-    def learned_share(self) -> float:
-        """Share of decisions that were taken in contexts which are learned."""
-        return sum(one.count for one in self.contexts if one.learned) / sum(one.count for one in self.contexts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

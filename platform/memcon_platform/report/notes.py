@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from memcon_platform.config import RunRecord
-from memcon_platform.report.data import CellResult, GroupResult, short_labels
+from memcon_platform.report.data import CellResult, GroupResult, shape_of, short_labels, short_memories, without_shape
 from memcon_platform.report.grouping import LEARNED, NO_MEMORY, is_outcome_matrix
+from memcon_platform.report.yardsticks import REFERENCE
 
 __all__ = ["notes"]
 
 # What a row is called.
 _Named: TypeAlias = Callable[[GroupResult], str]
 
-IMITATOR = (
-    "The backbone is the imitator: a rule program that copies steps out of its prompt, not a language model. How much "
-    "memory helps or harms follows from its rules, which we chose. The numbers show that the pipeline works and how a "
-    "learner behaves statistically; they are evidence neither for nor against published figures."
-)
 _PROTOCOL = (
-    "Rows marked pooled or warm follow another protocol than the paper's, one stream with a table of its own: a shared "
-    "table sees the feedback of all its streams, a warm one has seen other tasks. Intervals speak for other tables of "
-    "the kind, never for other sources of a warm start."
+    "Rows marked shared table, pooled keys or warm follow another protocol than the paper's, one stream with a table "
+    "of its own: a shared table sees the feedback of all its streams, a warm one has seen other tasks. Intervals speak "
+    "for other tables of the kind, never for other sources of a warm start."
 )
 _SHARED = "Streams that share a learned table are one repetition: intervals for other seeds resample tables."
-# Families that this project built so that they want different arms.
-_CONSTRUCTED = ("recur", "habit", "audit", "trivia")
 
 
 def notes(record: RunRecord, cells: Sequence[CellResult], groups: Sequence[GroupResult]) -> tuple[str, ...]:
     """What a reader must know beside the numbers."""
-    titles = short_labels(group.labels["benchmark"] for group in groups)
-
-    def named(group: GroupResult) -> str:
-        return f"{titles[group.labels['benchmark']]}, {group.name if group.role == NO_MEMORY else group.label}"
-
-    found = [IMITATOR] if any(cell.backbone.name == "imitator" for cell in record.plan.cells) else []
-    found += _unfinished(cells)
+    named = _names(groups)
+    found = _unfinished(cells)
     if record.continued_with:
         found.append(
             "The run was continued under another version, Python or commit than it was begun with (plan.json, "
@@ -53,7 +42,8 @@ def notes(record: RunRecord, cells: Sequence[CellResult], groups: Sequence[Group
         found.append(
             "The best static arm is chosen with hindsight, after the fact on these same tasks, which flatters it."
         )
-    found += [*_repetitions(groups, named), *_protocol(groups, named), *_beside(groups, named), *_constructed(groups)]
+    found += [*_repetitions(groups, named), *_protocol(groups, named), *_beside(groups, named)]
+    found += _reference(record.plan.settings.study.reference, groups, named)
     matrices = sum(is_outcome_matrix(cell) for cell in record.plan.cells)
     if matrices:
         found.append(
@@ -66,6 +56,26 @@ def notes(record: RunRecord, cells: Sequence[CellResult], groups: Sequence[Group
             "so their numbers, depend on the machine."
         )
     return tuple(found)
+
+
+def _names(groups: Sequence[GroupResult]) -> _Named:
+    """Names of rows without what all rows share: the benchmark, the memory, the number of streams."""
+    titles = short_labels(group.labels["benchmark"] for group in groups)
+    memories = short_memories(group.labels["memory"] for group in groups if group.role != NO_MEMORY)
+    arenas, shape = {group.arena for group in groups}, shape_of(group.name for group in groups)
+
+    def named(group: GroupResult) -> str:
+        memory = f"{memories[group.labels['memory']]} " if len(memories) > 1 and group.role != NO_MEMORY else ""
+        name = without_shape(f"{memory}{group.name}", shape)
+        benchmark, framework, backbone = group.arena
+        places = (
+            (titles[benchmark], {arena[0] for arena in arenas}),
+            (framework, {arena[1] for arena in arenas}),
+            (backbone, {arena[2] for arena in arenas}),
+        )
+        return ", ".join([*(place for place, known in places if len(known) > 1), name])
+
+    return named
 
 
 def _unfinished(cells: Sequence[CellResult]) -> list[str]:
@@ -82,61 +92,74 @@ def _unfinished(cells: Sequence[CellResult]) -> list[str]:
 def _repetitions(groups: Sequence[GroupResult], named: _Named) -> Iterator[str]:
     if any(group.num_tables < group.num_streams for group in groups):
         yield _SHARED
-    yield from _of_rows(
-        groups,
-        named,
-        lambda group: group.num_streams == 1,
-        "one stream only, so its intervals cover the choice of tasks and not that of seeds.",
-    )
-    yield from _of_rows(
-        groups,
-        named,
-        lambda group: group.num_tables == 1 < group.num_streams,
-        "one shared table only, so its intervals cover the choice of tasks and not what another table would learn.",
-    )
+    told = {
+        "one stream only, so its intervals cover the choice of tasks and not that of seeds": [
+            group for group in groups if group.num_streams == 1
+        ],
+        "one shared table only, so its intervals cover the choice of tasks and not what another table would learn": [
+            group for group in groups if group.num_tables == 1 < group.num_streams
+        ],
+    }
+    for sentence, rows in told.items():
+        if rows:
+            yield f"{_which(rows, groups, named)}: {sentence}."
 
 
 def _protocol(groups: Sequence[GroupResult], named: _Named) -> Iterator[str]:
     if any(group.tags for group in groups):
         yield _PROTOCOL
-    yield from _of_rows(groups, named, lambda group: group.origins, "")
+    for phrase, rows in _by_phrase((phrase, group) for group in groups for phrase in group.origins):
+        yield f"{phrase}: {_which(rows, groups, named)}."
 
 
 def _beside(groups: Sequence[GroupResult], named: _Named) -> Iterator[str]:
     """What is not beside a learned row, or not under the same conditions."""
     learned = [group for group in groups if group.role == LEARNED]
-    nothing = "nothing stands beside it as "
-    yield from _of_rows(learned, named, lambda group: group.missing_yardsticks, "", before=nothing)
-    for group in learned:
-        unlike = {yard.differs: None for yard in group.yardsticks if yard.differs}
-        for differs in unlike:
-            kinds = [yard.kind for yard in group.yardsticks if yard.differs == differs]
-            yield f"{named(group)}: {', '.join(kinds)} ran with {', '.join(differs)}, since none ran as this row did."
+    missing = (("; ".join(group.missing_yardsticks), group) for group in learned if group.missing_yardsticks)
+    for phrase, rows in _by_phrase(missing):
+        yield f"{_which(rows, learned, named)}: nothing stands beside it as {phrase}."
+    unlike = (
+        (f"{yard.kind} ran with {', '.join(yard.differs)}, since none ran as this row did", group)
+        for group in learned
+        for yard in group.yardsticks
+        # What a reference differs in is what is asked.
+        if yard.differs and yard.kind != REFERENCE
+    )
+    for phrase, rows in _by_phrase(unlike):
+        yield f"{_which(rows, learned, named)}: {phrase}."
 
 
-def _constructed(groups: Sequence[GroupResult]) -> Iterator[str]:
-    families = [name for name in _CONSTRUCTED if any(name in group.by_family for group in groups)]
-    if families:
+def _reference(policy: str | None, groups: Sequence[GroupResult], named: _Named) -> Iterator[str]:
+    """A reference that no row has, or rows that it cannot stand beside."""
+    if policy is None:
+        return
+    if all(group.labels["policy"] != policy for group in groups if group.role != NO_MEMORY):
+        known = ", ".join(dict.fromkeys(group.labels["policy"] for group in groups if group.role != NO_MEMORY))
         yield (
-            f"{', '.join(families)}: constructed families, made so that they want different arms. They show a "
-            "mechanism, not how often it occurs in real benchmarks."
+            f"study.reference '{policy}': no row with a memory has this policy, so none is compared with it; "
+            f"policies of the run: {known}."
         )
+        return
+    without = [
+        group
+        for group in groups
+        if group.role != NO_MEMORY
+        and group.labels["policy"] != policy
+        and all(yard.kind != REFERENCE for yard in group.yardsticks)
+    ]
+    if without:
+        yield f"{_which(without, groups, named)}: no row of '{policy}' has its benchmark and memory to stand beside it."
 
 
-def _of_rows(
-    groups: Sequence[GroupResult],
-    named: _Named,
-    told: Callable[[GroupResult], bool | tuple[str, ...]],
-    sentence: str,
-    *,
-    before: str = "",
-) -> Iterator[str]:
-    """One note for all rows of which the same is told: `sentence`, or the phrases that `told` gives."""
-    every = "Every learned row" if all(group.role == LEARNED for group in groups) else "Every row"
-    rows: dict[bool | tuple[str, ...], list[GroupResult]] = {}
-    for group in groups:
-        if found := told(group):
-            rows.setdefault(found, []).append(group)
-    for phrases, members in rows.items():
-        which = every if len(members) == len(groups) > 1 else "; ".join(named(group) for group in members)
-        yield f"{which}: {before}{'; '.join(phrases) + '.' if isinstance(phrases, tuple) else sentence}"
+def _by_phrase(told: Iterable[tuple[str, GroupResult]]) -> Iterable[tuple[str, list[GroupResult]]]:
+    """Each phrase with the rows that it is told of."""
+    rows: dict[str, list[GroupResult]] = {}
+    for phrase, group in told:
+        rows.setdefault(phrase, []).append(group)
+    return rows.items()
+
+
+def _which(rows: Sequence[GroupResult], among: Sequence[GroupResult], named: _Named) -> str:
+    if len(rows) == len(among) > 1:
+        return "Every learned row" if all(group.role == LEARNED for group in among) else "Every row"
+    return "; ".join(named(group) for group in rows)

@@ -1,4 +1,4 @@
-"""How a row departs from the paper's protocol: pooled statistics, a warm start, a policy that is ours (A-31, RO-15)."""
+"""How a row departs from the paper's protocol: shared table, pooled keys, warm start, a policy of ours (A-31)."""
 
 from __future__ import annotations
 
@@ -8,35 +8,28 @@ from memcon_platform.config import Cell
 from memcon_platform.config.plan import MemoryStart, TableStart
 from memcon_platform.report.grouping import LEARNED, NO_MEMORY, OUR_POLICIES, PlannedGroup
 
-__all__ = ["OURS", "POOLED", "WARM", "levels", "origins", "tags"]
+__all__ = ["LETTERS", "OURS", "POOLED_KEYS", "SHARED", "WARM", "levels", "origins", "tags"]
 
-# One table sees what several streams or several keys bring.
-POOLED = "pooled"
+# One table sees what several streams, or several cells, bring.
+SHARED = "shared table"
+# The numbers of a key are shrunk towards those of coarser keys, or draw on them.
+POOLED_KEYS = "pooled keys"
 # The table or the memory has seen tasks of an earlier run.
 WARM = "warm"
 OURS = "ours"
+# Tags in one letter, where a table has no room; `OURS` is in the row's name.
+LETTERS = {SHARED: "S", POOLED_KEYS: "K", WARM: "W"}
 
 
 def tags(planned: PlannedGroup) -> tuple[str, ...]:
-    """POOLED, WARM and OURS, as far as they hold for a cell of the row."""
-    cells = planned.cells
-    found = {
-        POOLED: planned.role == LEARNED and any(True for cell in cells for _ in _pooled(cell)),
-        WARM: any(True for cell in cells for _ in _warm(cell, planned.role)),
-        OURS: planned.first.policy.name in OUR_POLICIES,
-    }
-    return tuple(tag for tag, holds in found.items() if holds)
+    """SHARED, POOLED_KEYS, WARM and OURS, as far as they hold for a cell of the row."""
+    found = {tag for tag, _ in _departures(planned)}
+    return tuple(tag for tag in (SHARED, POOLED_KEYS, WARM, OURS) if tag in found)
 
 
 def origins(planned: PlannedGroup) -> tuple[str, ...]:
-    """What stands behind the tags, one phrase each."""
-    learned = planned.role == LEARNED
-    phrases = [
-        phrase for cell in planned.cells for phrase in (*(_pooled(cell) if learned else ()), *_warm(cell, planned.role))
-    ]
-    if planned.first.policy.name in OUR_POLICIES:
-        phrases.append(f"policy '{planned.first.policy.name}' is defined by this project, not by the paper")
-    return tuple(dict.fromkeys(phrases))
+    """What stands behind the tags, one phrase each, which begins with its tag."""
+    return tuple(dict.fromkeys(f"{tag}: {phrase}" for tag, phrase in _departures(planned)))
 
 
 def levels(cell: Cell) -> tuple[str, ...]:
@@ -45,22 +38,32 @@ def levels(cell: Cell) -> tuple[str, ...]:
     return tuple(pooling)
 
 
-def _pooled(cell: Cell) -> Iterator[str]:
+def _departures(planned: PlannedGroup) -> Iterator[tuple[str, str]]:
+    """Each tag that holds, and why."""
+    for cell in planned.cells:
+        if planned.role == LEARNED:
+            yield from _pooled(cell)
+        yield from _warm(cell, planned.role)
+    if planned.first.policy.name in OUR_POLICIES:
+        yield OURS, f"policy '{planned.first.policy.name}' is defined by this project, not by the paper"
+
+
+def _pooled(cell: Cell) -> Iterator[tuple[str, str]]:
     if cell.table_scope not in {"cell", "stream"}:
-        yield f"pooled: cells share the table '{cell.table_scope}'"
+        yield SHARED, f"cells share the table '{cell.table_scope}'"
     elif cell.table_scope == "cell" and cell.streams > 1:
-        yield f"pooled: {cell.streams} streams share one table, which sees {cell.streams} times the feedback of one"
+        yield SHARED, f"{cell.streams} streams share one, which sees {cell.streams} times the feedback of one stream"
     if levels(cell):
         key = cell.settings.get("policy", {}).get("state_key", "its state key")
-        yield f"pooled: statistics of {key} over {' > '.join(levels(cell))}"
+        yield POOLED_KEYS, f"statistics of {key} are pooled over {' > '.join(levels(cell))}"
 
 
-def _warm(cell: Cell, role: str) -> Iterator[str]:
+def _warm(cell: Cell, role: str) -> Iterator[tuple[str, str]]:
     start = cell.start_from
     if start.policy is not None and role == LEARNED:
-        yield f"warm: starts from the table of {_source(start.policy)}, {_counts(start.policy)}"
+        yield WARM, f"starts from the table of {_source(start.policy)}, {_counts(start.policy)}"
     if start.memory is not None and role != NO_MEMORY:
-        yield f"warm: starts from the memory of {_source(start.memory)}{', frozen' if start.memory.frozen else ''}"
+        yield WARM, f"starts from the memory of {_source(start.memory)}{', frozen' if start.memory.frozen else ''}"
 
 
 def _source(start: TableStart | MemoryStart) -> str:

@@ -12,7 +12,17 @@ from memcon_platform.report.measures import PairedDifference, Success
 from memcon_platform.report.samples import CellSample, Matrices, pair
 from memcon_platform.report.statistics import mean_interval, standard_error, success_interval, these_seeds_interval
 
-__all__ = ["Row", "difference", "differs", "family_of", "mean_injected", "nearest", "paired", "success_of"]
+__all__ = [
+    "Row",
+    "difference",
+    "differs",
+    "family_of",
+    "mean_injected",
+    "nearest",
+    "paired",
+    "references",
+    "success_of",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,15 +96,28 @@ def nearest(row: Row, rows: Sequence[Row], role: str) -> list[Row]:
 
     No memory stands beside every memory; every other role beside its own memory only.
     """
+    rivals = [other for other in rows if other.planned.role == role and _is_rival(row, other)]
+    return _most_alike(row, rivals)
+
+
+def references(row: Row, rows: Sequence[Row], policy: str) -> list[Row]:
+    """Rows whose policy has the label `policy` that may stand beside `row`: of its arena and its memory, most alike."""
+    if row.planned.first.policy.label == policy:
+        return []
     rivals = [
         other
         for other in rows
-        if other is not row
-        and other.planned.arena == row.planned.arena
-        and other.planned.role == role
-        and other.has_tasks
-        and (other.planned.is_no_memory or _memory(other) == _memory(row))
+        if other.planned.first.policy.label == policy and _memory(other) == _memory(row) and _is_rival(row, other)
     ]
+    return _most_alike(row, rivals)
+
+
+def _is_rival(row: Row, other: Row) -> bool:
+    same_memory = other.planned.is_no_memory or _memory(other) == _memory(row)
+    return other is not row and other.planned.arena == row.planned.arena and other.has_tasks and same_memory
+
+
+def _most_alike(row: Row, rivals: Sequence[Row]) -> list[Row]:
     unlike = [len(differs(row, other)) for other in rivals]
     return [other for other, count in zip(rivals, unlike, strict=True) if count == min(unlike)]
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memcon_platform.report import wording
-from memcon_platform.report.comparisons import Comparison, comparisons
-from memcon_platform.report.data import GroupResult, ReportData, Section
-from memcon_platform.report.grouping import LEARNED, NO_MEMORY
-from memcon_platform.report.measures import PairedDifference
+from memcon_platform.report.comparisons import comparisons
+from memcon_platform.report.data import STREAMS, GroupResult, ReportData, Section, shared_parameters
+from memcon_platform.report.terminal_differences import differences
 from memcon_platform.report.terminal_learning import learning
-from memcon_platform.report.terminal_table import make_table
+from memcon_platform.report.terminal_table import fill, make_table, titled
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
     from rich.table import Table
 
 __all__ = ["render"]
-
-_LAST_QUARTER = "  last quarter"
 
 
 def render(data: ReportData) -> Group:
@@ -32,7 +29,7 @@ def render(data: ReportData) -> Group:
         parts += ["", Text(_title(section), style="bold")]
         for table in _tables(section):
             parts += ["", table]
-    parts += ["", _listed([*_interval_notes(data), *_cost_notes(data), *data.notes])]
+    parts += ["", _listed([*data.disclosures, *_interval_notes(data), *_cost_notes(data), *data.notes])]
     return Group(*parts)
 
 
@@ -46,6 +43,8 @@ def _head(data: ReportData) -> str:
 
 def _title(section: Section) -> str:
     memory = f", memory {section.memories[0]}" if len(section.memories) == 1 else ""
+    if shared := shared_parameters(section.memories):
+        memory = f", all memories {' '.join(shared)}"
     shape = f", {section.shape} a seed" if section.shape else ""
     return f"{section.title}: {section.provenance} tasks, backbone {section.backbone}{memory}{shape}"
 
@@ -84,39 +83,41 @@ def _listed(sentences: Sequence[str]) -> Table:
 def _tables(section: Section) -> Iterator[RenderableType]:
     from rich.text import Text
 
-    for found in section.headrooms:
-        yield Text(f"{wording.of_memory(section, found)}{wording.headroom(found)} {wording.choices(found)}".rstrip())
+    # Where nothing learns, a headroom that cannot be told is of no interest.
+    told = [found for found in section.headrooms if found.difference or section.learned]
+    verdicts = [f"{wording.of_memory(section, found)}{wording.verdict(found)}" for found in told]
+    if verdicts:
+        yield Text("\n".join(verdicts))
     yield _success_table(section)
-    if compared := comparisons(section):
-        yield _difference_table(section, compared)
+    yield from differences(section)
     yield _cost_table(section)
     yield from learning(section)
 
 
-def _fill(table: Table, section: Section, rows: Callable[[GroupResult], Sequence[Sequence[str]]]) -> Table:
-    """The rows of each group; where there are several memories, each has a heading."""
-    above = ""
-    for group in section.groups:
-        memory = group.labels["memory"]
-        if len(section.memories) > 1 and group.role != NO_MEMORY and memory != above:
-            table.add_row(memory, style="italic")
-            above = memory
-        for cells in rows(group):
-            table.add_row(*cells, style="bold" if group.role == LEARNED else "")
-    return table
+def _success_table(section: Section) -> RenderableType:
+    # Where numbers of streams differ, they have a column, and names go without them.
+    streams = any(STREAMS.search(group.name) for group in section.groups) and not section.shape
+    tagged = wording.legend_of_tags(section.groups)
 
-
-def _success_table(section: Section) -> Table:
     def rows(group: GroupResult) -> Sequence[Sequence[str]]:
         tasks = wording.count(group.success.num_tasks)
         if group.found < group.planned:
             tasks += f"/{wording.count(group.planned)}"
-        rates = wording.success(group.success), wording.percent(group.last_quarter.rate)
-        injected = wording.count(group.tokens.injected if group.tokens.by_purpose else None)
-        return [(section.short(group.name), wording.role(group), tasks, *rates, injected)]
+        cells = (
+            STREAMS.sub("", group.name),
+            wording.role(group),
+            *([f"{group.num_streams // len(group.seeds)}"] if streams else []),
+            tasks,
+            wording.success(group.success),
+            wording.percent(group.last_quarter.rate),
+            wording.count(group.tokens.injected if group.tokens.by_purpose else None),
+        )
+        return [cells]
 
-    columns = ["policy", "role", "tasks", "success %", "last\nquarter", "injected\ntokens"]
-    return _fill(make_table(columns, num_text=2), section, rows)
+    columns = ["policy", "role", *(["streams\na seed"] if streams else [])]
+    columns += ["tasks", "success %", "last\nquarter", "inj.\ntokens"]
+    table = fill(make_table(columns, num_text=2, roomy=not streams), section, rows)
+    return titled(tagged, table) if tagged else table
 
 
 def _cost_table(section: Section) -> Table:
@@ -124,11 +125,10 @@ def _cost_table(section: Section) -> Table:
     own = any(_own_tokens(group) for group in section.groups)
 
     def rows(group: GroupResult) -> Sequence[Sequence[str]]:
-        purposes, did = group.tokens.by_purpose, group.decisions
+        did = group.decisions
         cells = (
             section.short(group.name),
-            wording.count(purposes.get("agent_prompt")),
-            wording.count(group.tokens.injected if purposes else None),
+            wording.count(group.tokens.by_purpose.get("agent_prompt")),
             *([wording.count(_own_tokens(group))] if own else []),
             wording.count(did.per_task, 2) if did else "-",
             wording.percent(did.forced_share) if did else "-",
@@ -136,65 +136,10 @@ def _cost_table(section: Section) -> Table:
         )
         return [cells]
 
-    columns = ["policy", "prompt\ntokens", "injected\ntokens", *(["memory\ntokens"] if own else [])]
-    return _fill(make_table([*columns, "decisions\na task", "forced\n%", "keys a\ntable"]), section, rows)
+    columns = ["policy", "prompt\ntokens", *(["memory\ntokens"] if own else [])]
+    return fill(make_table([*columns, "decisions\na task", "forced\n%", "keys a\ntable"]), section, rows)
 
 
 def _own_tokens(group: GroupResult) -> float:
     purposes = group.tokens.by_purpose
     return sum(purposes.get(f"memory_{what}", 0.0) for what in ("read", "write", "maintenance"))
-
-
-# --- differences ------------------------------------------------------------------------------------------------------
-
-
-def _difference_table(section: Section, compared: Sequence[Comparison]) -> Table:
-    heads = ("pairs", "diff.", "these\nseeds", "other\nseeds too", "tokens")
-    lines = [
-        line
-        for one in compared
-        for line in (_numbers(one, one.difference, compared), _numbers(one, _last(one.difference), compared))
-    ]
-    titles, *numbers = zip(*[_aligned(texts) for texts in zip(heads, *lines, strict=True)], strict=True)
-
-    def rows(group: GroupResult) -> Sequence[Sequence[str]]:
-        found: list[Sequence[str]] = []
-        for place, one in enumerate(compared):
-            if one.group is group:
-                name = f"{section.short(group.name)} - {one.subtrahend}"
-                found += [(name, *numbers[2 * place]), (_LAST_QUARTER, *numbers[2 * place + 1])]
-        return found
-
-    title = "paired differences of success, percent points"
-    if section.learned:
-        title += " (reported, not arranged)"
-    return _fill(make_table(["policy - other", *titles], num_text=6, title=title, roomy=False), section, rows)
-
-
-def _last(whole: PairedDifference | None) -> PairedDifference | None:
-    return whole.last_quarter if whole else None
-
-
-def _aligned(texts: Sequence[str]) -> list[str]:
-    """`texts` with their lines set to the right of one width: rich would strip the space that stands for a mark."""
-    width = max(len(line) for text in texts for line in text.split("\n"))
-    return ["\n".join(line.rjust(width) for line in text.split("\n")) for text in texts]
-
-
-def _numbers(
-    one: Comparison, found: PairedDifference | None, compared: Sequence[Comparison]
-) -> tuple[str, str, str, str, str]:
-    """Pairs, difference, both intervals and tokens; where some have a mark, the others have a space for it."""
-    partial = _mark(wording.PARTIAL, one.is_partial, any(other.is_partial for other in compared))
-    single = _mark(wording.ONE_STREAM, one.is_one_table, any(other.is_one_table for other in compared))
-    return (
-        wording.count(found.num_pairs if found else 0) + partial,
-        wording.points(found),
-        wording.these_seeds(found),
-        wording.other_seeds(found) + single,
-        wording.signed(found.injected if found else None),
-    )
-
-
-def _mark(mark: str, here: bool, somewhere: bool) -> str:
-    return (mark if here else " ") if somewhere else ""

@@ -10,10 +10,11 @@ from memcon_platform.report.comparisons import Comparison
 from memcon_platform.report.data import STREAMS, GroupResult, ReportData, Section
 from memcon_platform.report.grouping import LEARNED, RANDOM_ARM, STATIC_ARM
 from memcon_platform.report.measures import Headroom, PairedDifference, Success
-from memcon_platform.report.protocol import OURS
+from memcon_platform.report.protocol import LETTERS
 
 __all__ = [
     "ARM_ORDER",
+    "CLEAR",
     "NO_HEADROOM",
     "ONE_STREAM",
     "OTHER_SEEDS",
@@ -26,17 +27,22 @@ __all__ = [
     "headroom",
     "interval",
     "interval_method",
+    "is_clear",
     "key_values",
+    "legend_of_tags",
+    "marked_points",
     "of_memory",
     "other_seeds",
     "percent",
     "points",
     "role",
     "short_arms",
+    "short_keys",
     "signed",
+    "signed_points",
     "success",
-    "tagged",
     "these_seeds",
+    "verdict",
 ]
 
 # What each interval of a paired difference generalises to.
@@ -46,6 +52,8 @@ NO_HEADROOM = "no headroom: learning cannot show here"
 # Marks of paired differences, see `footnotes`.
 PARTIAL = "†"
 ONE_STREAM = "‡"
+# Of a difference whose interval for other seeds excludes 0.
+CLEAR = "*"
 # Table 7; tables and charts keep this order.
 ARM_ORDER = actions.action_set("default").action_ids
 _ROLE_WORDS = {STATIC_ARM: "static", RANDOM_ARM: "random", LEARNED: "learned"}
@@ -89,10 +97,26 @@ def success(value: Success) -> str:
     return f"{percent(value.rate)} {interval(value.interval.low, value.interval.high)}"
 
 
+def signed_points(mean: float) -> str:
+    """A difference of shares in percent points."""
+    # Adding 0 turns a rounded "-0.0" into "+0.0".
+    return f"{round(100 * mean, 1) + 0.0:+.1f}"
+
+
 def points(value: PairedDifference | None) -> str:
     """Mean paired difference in percent points."""
-    # Adding 0 turns a rounded "-0.0" into "+0.0".
-    return "-" if value is None else f"{round(100 * value.mean, 1) + 0.0:+.1f}"
+    return "-" if value is None else signed_points(value.mean)
+
+
+def is_clear(low: float, high: float) -> bool:
+    """The interval excludes 0, as it is printed: an end at 0.0 does not."""
+    return round(100 * low, 1) > 0 or round(100 * high, 1) < 0
+
+
+def marked_points(value: PairedDifference | None) -> str:
+    """`points` with `CLEAR` where the interval for other seeds excludes 0, with a space in its place elsewhere."""
+    clear = value is not None and is_clear(value.interval.low, value.interval.high)
+    return points(value) + (CLEAR if clear else " ")
 
 
 def these_seeds(value: PairedDifference | None) -> str:
@@ -109,16 +133,20 @@ def other_seeds(value: PairedDifference | None) -> str:
 
 
 def role(group: GroupResult) -> str:
-    """The row's role in one word, with its tags; "best" for the best static arm, "" where the row's name says it."""
+    """The row's role in one word, then a letter for each tag (`legend_of_tags`), such as "learned SK".
+
+    "best" for the best static arm, "" where the row's name says it.
+    """
     word = "best" if group.mark.startswith("best") else _ROLE_WORDS.get(group.role, "")
-    if group.role == LEARNED:
-        return tagged(group) or word
-    return "+".join(filter(None, (word, tagged(group))))
+    letters = "".join(LETTERS[tag] for tag in group.tags if tag in LETTERS)
+    return " ".join(filter(None, (word, letters)))
 
 
-def tagged(group: GroupResult) -> str:
-    """How the row departs from the paper's protocol: "", "pooled", "warm" or "pooled+warm"."""
-    return "+".join(tag for tag in group.tags if tag != OURS)
+def legend_of_tags(groups: Iterable[GroupResult]) -> str:
+    """What the letters of tags mean, those that occur; "" without one."""
+    found = {tag for group in groups for tag in group.tags}
+    told = ", ".join(f"{letter} {tag}" for tag, letter in LETTERS.items() if tag in found)
+    return f"{told}: not the paper's protocol" if told else ""
 
 
 def interval_method(data: ReportData) -> str:
@@ -149,15 +177,28 @@ def _single(single: Sequence[PairedDifference]) -> str:
 # --- learning ---------------------------------------------------------------------------------------------------------
 
 
-def headroom(found: Headroom) -> str:
-    """What the oracle gains over one arm for all, and whether learning can show, as one sentence."""
-    if found.difference is None or found.oracle is None or found.static is None:
+def verdict(found: Headroom) -> str:
+    """Whether there is anything to learn, with the interval of what an oracle gains; one short sentence."""
+    gain = found.difference
+    if gain is None or found.oracle is None or found.static is None:
         return f"headroom cannot be told: {found.missing or 'no task is in both'}."
+    return (
+        f"{'headroom:' if found.is_enough else f'{NO_HEADROOM};'} the oracle per {found.by} has {points(gain)} points "
+        f"{other_seeds(gain)} over {_bare(found.static_arm)}, the best arm in hindsight; last quarter "
+        f"{points(gain.last_quarter)}."
+    )
+
+
+def headroom(found: Headroom) -> str:
+    """What the oracle gains over one arm for all, what both come to, and whether learning can show, as one sentence."""
+    if found.difference is None or found.oracle is None or found.static is None:
+        return verdict(found)
     gain, last = found.difference, found.difference.last_quarter
     told = (
-        f"{points(gain)} points {other_seeds(gain)}, last quarter {points(last)}: the arm of each {found.by} "
-        f"{percent(found.oracle.rate)} %, one arm for all {percent(found.static.rate)} %, both chosen on the other "
-        f"seeds; injected tokens {count(found.oracle_injected)} against {count(found.static_injected)}."
+        f"{points(gain)} points {other_seeds(gain)}, last quarter {points(last)}: the arm of each {found.by}, chosen "
+        f"on other seeds and other tasks, {percent(found.oracle.rate)} %; the best arm for all, in hindsight "
+        f"{_bare(found.static_arm)}, {percent(found.static.rate)} %; injected tokens {count(found.oracle_injected)} "
+        f"against {count(found.static_injected)}."
     )
     if found.is_enough:
         return f"headroom {told}"
@@ -166,21 +207,26 @@ def headroom(found: Headroom) -> str:
 
 
 def choices(found: Headroom) -> str:
-    """Which arm was chosen for how many seeds, family by family, as one sentence; "" without an oracle."""
+    """How often which arm was chosen, family by family, as one sentence; "" without an oracle."""
     if not found.choices:
         return ""
-    told = [f"{family} {_seeds(arms)}" for family, arms in found.choices.items()]
-    return f"Chosen for how many seeds: {'; '.join(told)}; one arm for all {_seeds(found.static_choices)}."
+    told = [f"{family} {_ranked(arms)}" for family, arms in found.choices.items()]
+    return f"Chosen how often, by seeds x folds of tasks: {'; '.join(told)}."
 
 
-def _seeds(arms: Mapping[str, int]) -> str:
+def _ranked(arms: Mapping[str, int]) -> str:
     ranked = sorted(arms.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{STREAMS.sub('', name).removeprefix('fixed:')} {number}" for name, number in ranked)
+    return ", ".join(f"{_bare(name)} {number}" for name, number in ranked)
+
+
+def _bare(name: str) -> str:
+    """A static arm's row without its streams and its policy."""
+    return STREAMS.sub("", name).removeprefix("fixed:")
 
 
 def of_memory(section: Section, found: Headroom) -> str:
     """Which rows a headroom is of, as the begin of its sentence; "" where there is one."""
-    parts = [found.memory] if len(section.memories) > 1 else []
+    parts = [section.memory_names[found.memory]] if len(section.memories) > 1 else []
     if len({other.streams for other in section.headrooms}) > 1:
         parts.append(f"{found.streams} stream{'s' if found.streams > 1 else ''}")
     return ", ".join(parts) + ": " if parts else ""
@@ -190,6 +236,15 @@ def key_values(key: str) -> str:
     """The values of a state key without the names of its components, joined by "/"."""
     parts = [part.partition("=")[2] or part for part in key.split("|")[1:]]
     return "/".join(unquote(part) for part in parts) or key
+
+
+def short_keys(keys: Sequence[str]) -> list[str]:
+    """`key_values` of keys of one schema, without the values after the first that all of them share."""
+    parts = [key_values(key).split("/") for key in keys]
+    if len(parts) < 2 or len({len(part) for part in parts}) > 1:
+        return [key_values(key) for key in keys]
+    kept = [place for place in range(len(parts[0])) if place == 0 or len({part[place] for part in parts}) > 1]
+    return ["/".join(part[place] for place in kept) for part in parts]
 
 
 def short_arms(action_ids: Iterable[str]) -> dict[str, str]:

@@ -1,7 +1,9 @@
 """What stands beside a learned row whatever it shows: best, default and noop arm, random arm, oracle, no memory.
 
-The best static arm is chosen with hindsight, on the very tasks that it is compared on, which flatters it; the oracle
-and the arm that headroom is measured against are not (`memcon_platform.report.oracle`).
+And beside every row that of the policy which the plan names as its reference.
+
+The best static arm is chosen with hindsight, on the very tasks that it is compared on, which flatters it; the arms of
+the oracle are chosen on other seeds and other tasks (`memcon_platform.report.oracle`).
 """
 
 from __future__ import annotations
@@ -10,20 +12,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from memcon_platform.report.conventions import DEFAULT_ARM, NOOP_ARM
 from memcon_platform.report.grouping import NO_MEMORY, RANDOM_ARM, STATIC_ARM
 from memcon_platform.report.measures import Yardstick
 from memcon_platform.report.oracle import Oracle
-from memcon_platform.report.rows import Row, difference, differs, mean_injected, nearest, paired
+from memcon_platform.report.rows import Row, difference, differs, mean_injected, nearest, paired, references
 from memcon_platform.report.samples import Matrices, pair
 
 __all__ = [
     "BEST",
     "DEFAULT",
-    "DEFAULT_ARM",
     "NOOP",
-    "NOOP_ARM",
     "ONLY",
     "ORACLE",
+    "REFERENCE",
+    "beside_reference",
     "best_static",
     "marks",
     "no_memory",
@@ -36,9 +39,7 @@ ONLY = "only static arm"
 DEFAULT = "default static arm"
 NOOP = "noop arm"
 ORACLE = "oracle from other seeds"
-# What a static choice would be without any knowledge, and the arm that injects nothing.
-DEFAULT_ARM = "retrieve_shallow"
-NOOP_ARM = "noop"
+REFERENCE = "reference"
 
 Block = tuple[Sequence[Row], Oracle]
 
@@ -66,6 +67,11 @@ def yardsticks(row: Row, rows: Sequence[Row], blocks: Sequence[Block]) -> tuple[
     else:
         found.append(_oracle_yardstick(row, oracle, oracle.matrices))
     return tuple(found), tuple(missing)
+
+
+def beside_reference(row: Row, rows: Sequence[Row], policy: str | None) -> tuple[Yardstick, ...]:
+    """`row` against the row or rows of the policy with the label `policy`; none of that policy's own rows has one."""
+    return tuple(_yardstick(REFERENCE, row, other) for other in references(row, rows, policy)) if policy else ()
 
 
 def best_static(static: Sequence[Row]) -> list[Row]:

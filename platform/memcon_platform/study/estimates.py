@@ -1,63 +1,73 @@
-"""Means with their uncertainty over clusters: streams, or the groups of streams that share a table. Pure arithmetic.
+"""Means with their uncertainty over tables and tasks, by the rule of the report (`memcon_platform.report.statistics`).
 
-All differences are paired: two choices on the same tasks of the same streams. A cluster is resampled whole, since the
-tasks of a stream share its memory and the streams of a group share a table (learning_value.md section 8, 6).
+All differences are paired: two choices on the same tasks of the same streams. A stream is one memory and a group of
+streams that share a table is one learner, so each is resampled whole; and all streams have the same list of tasks, so a
+task is resampled with all its outcomes (docs/prototype.md, 8).
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from memcon_platform.report.statistics import t_quantile
-from memcon_platform.study.matrix import Bools, Floats
+from memcon_platform.report.statistics import mean_interval, standard_error
+from memcon_platform.study.matrix import Bools, Floats, Ints
 
-__all__ = ["Estimate", "estimate"]
+__all__ = ["RATE", "Estimate", "estimate"]
+
+# What a success rate can be; a difference of two lies between -1 and 1.
+RATE = (0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A mean over clusters."""
+    """A mean over tables and tasks."""
 
     mean: float
-    # Standard error over clusters, and interval at LEVEL by Student's t; None with one cluster.
+    # Standard error and interval at LEVEL for other tables and tasks than these; with one table for other tasks only.
+    # se is None with one task, which says nothing about others.
     se: float | None
-    low: float | None
-    high: float | None
-    clusters: int
+    low: float
+    high: float
+    # Tables (streams where each has its own) and distinct tasks that have a value.
+    tables: int
+    tasks: int
 
     @property
     def is_clear(self) -> bool:
-        """The mean is above two standard errors."""
-        return self.se is not None and self.mean > 0 and self.mean > 2 * self.se
+        """The mean is above two standard errors, which more than one table stands behind."""
+        return self.tables > 1 and self.se is not None and self.mean > 0 and self.mean > 2 * self.se
 
 
-def estimate(values: Floats, *, mask: Bools | None = None, group: int = 1) -> Estimate | None:
-    """The mean of `values` over rows and tasks, with clusters of `group` consecutive rows; None without a value.
-
-    Student's t over the clusters' deviations, not a bootstrap: two or three shared tables are all that some studies
-    have, and resampling two values cannot show how little they say (t = 12.7 at one degree of freedom).
+def estimate(
+    values: Floats, *, tasks: Ints, mask: Bools | None = None, group: int = 1, bounds: tuple[float, float] = (-1.0, 1.0)
+) -> Estimate | None:
+    """The mean of `values` over streams and tasks; None without a value.
 
     Args:
-        values: shape (streams, tasks); NaN where there is no value. Rows beyond the last whole cluster are left out.
+        values: shape (streams, tasks) in the order of each stream; NaN where there is no value. Rows beyond the last
+            whole table are left out.
+        tasks: number of the distinct task at each place, of the shape of `values` (`OutcomeMatrix.task`).
         mask: values to keep, of a shape that broadcasts to that of `values`.
-        group: rows of a cluster.
+        group: consecutive rows that share a table.
+        bounds: what the mean can be at least and at most.
     """
-    if mask is not None:
-        values = np.where(mask, values, np.nan)
     whole = len(values) // group * group
-    clusters = values[:whole].reshape(whole // group, -1)
-    clusters = clusters[(~np.isnan(clusters)).any(axis=1)]
-    if not clusters.size:
+    kept = values if mask is None else np.where(mask, values, np.nan)
+    laid: Floats = np.full((whole, int(tasks.max()) + 1), np.nan)
+    np.put_along_axis(laid, tasks[:whole], kept[:whole], axis=1)
+    present = ~np.isnan(laid)
+    laid = laid[:, present.any(axis=0)]
+    tables = np.arange(whole) // group
+    interval = mean_interval(laid, tables=tables.tolist(), least=bounds[0], most=bounds[1])
+    if interval is None:
         return None
-    mean, number = float(np.nanmean(clusters)), len(clusters)
-    if number < 2:
-        return Estimate(mean=mean, se=None, low=None, high=None, clusters=number)
-    count = int((~np.isnan(clusters)).sum())
-    # A ratio of sums, since clusters may hold different numbers of values.
-    deviations = np.nansum(clusters - mean, axis=1)
-    se = math.sqrt(float((deviations**2).sum()) * number / (number - 1)) / count
-    half = t_quantile(number - 1) * se
-    return Estimate(mean=mean, se=se, low=mean - half, high=mean + half, clusters=number)
+    return Estimate(
+        mean=float(np.nanmean(laid)),
+        se=standard_error(laid, tables=tables.tolist()),
+        low=interval.low,
+        high=interval.high,
+        tables=len(np.unique(tables[present.any(axis=1)])),
+        tasks=laid.shape[1],
+    )

@@ -2,7 +2,7 @@
 
 Groups of streams share a table and run in lock-step rounds: the choices of a round are made before its outcomes. A
 choice finds the outcome that the arm had on that very task; so a replay is exact, except that the memory does not react
-to the policy: it grew under arms that were drawn uniformly (learning_value.md section 1). One decision a task, at its
+to the policy: it grew under arms that were drawn uniformly (docs/prototype.md, 1). One decision a task, at its
 start.
 """
 
@@ -18,6 +18,7 @@ from memcon.learning import state_key
 from memcon.learning.credit import RewardSettings
 from memcon.learning.shard import PolicyShard
 from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeRequest
+from memcon_platform.report.conventions import LEARNED_FROM
 from memcon_platform.study.matrix import Bools, Floats, Ints, OutcomeMatrix
 
 __all__ = ["LABEL", "ContextPulls", "Learner", "Replayed", "replay"]
@@ -51,7 +52,7 @@ class ContextPulls:
     # Tables that met the key, and its mean credits over these.
     tables: int
     pulls: float
-    # Share of these tables with fewer than `LEARNED_PULLS`.
+    # Share of these tables with fewer than `LEARNED_FROM`.
     by_arm: dict[str, float]
     not_learned: float
 
@@ -70,10 +71,6 @@ class Replayed:
     def tables(self) -> int:
         """Independent repetitions."""
         return len(self.picks) // self.group
-
-
-# Below it a context is not learned: the se of an arm's mean is above the gaps that occur (learning_value.md section 8).
-LEARNED_PULLS = 30
 
 
 def replay(matrix: OutcomeMatrix, learner: Learner, *, group: int) -> Replayed:
@@ -163,7 +160,7 @@ def _contexts(counts: Sequence[dict[tuple[int, str], Ints]], arms: Sequence[str]
                 tables=len(pulls),
                 pulls=float(means.sum()),
                 by_arm={arm: float(mean) for arm, mean in zip(arms, means, strict=True)},
-                not_learned=float((pulls.sum(axis=1) < LEARNED_PULLS).mean()),
+                not_learned=float((pulls.sum(axis=1) < LEARNED_FROM).mean()),
             )
         )
     return tuple(found)

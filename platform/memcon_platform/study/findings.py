@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from memcon.learning.credit import RewardSettings
-from memcon_platform.study.estimates import Estimate, estimate
-from memcon_platform.study.exact_replay import ContextPulls, Learner, Replayed, replay
+from memcon_platform.report.disclosures import disclosures
+from memcon_platform.study.estimates import RATE, Estimate, estimate
+from memcon_platform.study.exact_replay import ContextPulls, Replayed, replay
 from memcon_platform.study.headroom import Headroom, headroom, oracle_picks
 from memcon_platform.study.matrix import Bools, Floats, OutcomeMatrix
 from memcon_platform.study.matrix_plan import Arena, Skipped
@@ -34,10 +36,10 @@ class FamilyGain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerResult:
-    """One rule at one group size. Clusters of all estimates are tables: groups of streams that share one."""
+    """One rule at one group size; a table of an estimate is a group of streams that share one."""
 
     policy: str
-    # Streams that share a table, tables, and tasks that one table saw.
+    # Streams that share a table, tables, and plays that one table saw: the same tasks, once for each of its streams.
     group: int
     tables: int
     tasks: int
@@ -48,6 +50,8 @@ class LearnerResult:
     to_best: Estimate | None
     to_best_last_quarter: Estimate | None
     to_oracle: Estimate | None
+    # Against the learner `study.reference` at the same group size; None without one, and for that learner itself.
+    to_reference: Estimate | None
     forced_share: float
     # Mean injected tokens a task.
     tokens: float
@@ -62,7 +66,9 @@ class ArenaFindings:
     labels: Mapping[str, str]
     seeds: tuple[int, ...]
     streams: int
+    # Tasks of a stream, and distinct ones of all streams.
     tasks: int
+    distinct_tasks: int
     action_ids: tuple[str, ...]
     families: tuple[str, ...]
     unevaluable: int
@@ -70,7 +76,11 @@ class ArenaFindings:
     learners: tuple[LearnerResult, ...]
     # Level of the oracle in `LearnerResult.to_oracle`; "" without one.
     oracle_level: str
+    # Learner of `LearnerResult.to_reference`.
+    reference: str | None
     skipped: tuple[Skipped, ...]
+    # What the numbers can be no evidence of; then what else a reader must know.
+    disclosures: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -89,45 +99,57 @@ def findings(matrix: OutcomeMatrix, arena: Arena, groups: Sequence[int], reward:
                 "raise study.streams or add seeds"
             )
             continue
-        results += [
-            _result(matrix, learner, replay(matrix, learner, group=group), oracle) for learner in arena.learners
-        ]
-    if not found.picked_on:
-        notes.append("one stream only: no oracle, since arms can be picked on no other stream")
-    elif found.picked_on == "other streams":
+        replayed = {learner.label: replay(matrix, learner, group=group) for learner in arena.learners}
+        reference = replayed.get(arena.reference) if arena.reference else None
+        results += [_result(matrix, label, played, oracle, reference) for label, played in replayed.items()]
+    if arena.reference and arena.reference not in {learner.label for learner in arena.learners}:
+        notes.append(f"study.reference '{arena.reference}' is no learner that is replayed: nothing is compared with it")
+    seeds = tuple(dict.fromkeys(seed for seed, _ in matrix.units))
+    if found.missing:
+        notes.append(found.missing)
+    elif len(seeds) == 1:
         notes.append("one seed only: oracles pick their arms on other streams of the same seed")
     return ArenaFindings(
         labels=arena.labels,
-        seeds=tuple(dict.fromkeys(seed for seed, _ in matrix.units)),
+        seeds=seeds,
         streams=matrix.num_streams,
         tasks=matrix.num_tasks,
+        distinct_tasks=len(matrix.task_ids),
         action_ids=matrix.action_ids,
         families=matrix.families,
         unevaluable=int(np.isnan(matrix.success).sum()),
         headroom=found,
         learners=tuple(results),
         oracle_level=level,
+        reference=arena.reference,
         skipped=arena.skipped,
+        disclosures=disclosures(arena.cells, matrix.families),
         notes=tuple(notes),
     )
 
 
-def _result(matrix: OutcomeMatrix, learner: Learner, found: Replayed, oracle: Floats | None) -> LearnerResult:
+def _result(
+    matrix: OutcomeMatrix, label: str, found: Replayed, oracle: Floats | None, reference: Replayed | None
+) -> LearnerResult:
     rows = len(found.picks)
     success = taken(matrix.success[:rows], found.picks)
     best = best_single(matrix.success, matrix.costs)
     gain = success - matrix.success[:rows, :, best]
     last = matrix.last_quarter[None, :]
+    measure = partial(estimate, tasks=matrix.task[:rows], group=found.group)
     return LearnerResult(
-        policy=learner.label,
+        policy=label,
         group=found.group,
         tables=found.tables,
         tasks=found.group * matrix.num_tasks,
-        success=estimate(success, group=found.group),
-        last_quarter=estimate(success, mask=last, group=found.group),
-        to_best=estimate(gain, group=found.group),
-        to_best_last_quarter=estimate(gain, mask=last, group=found.group),
-        to_oracle=None if oracle is None else estimate(success - oracle[:rows], group=found.group),
+        success=measure(success, bounds=RATE),
+        last_quarter=measure(success, mask=last, bounds=RATE),
+        to_best=measure(gain),
+        to_best_last_quarter=measure(gain, mask=last),
+        to_oracle=None if oracle is None else measure(success - oracle[:rows]),
+        to_reference=None
+        if reference is None or reference is found
+        else measure(success - taken(matrix.success[:rows], reference.picks)),
         forced_share=float(found.forced.mean()),
         tokens=float(taken(matrix.tokens[:rows], found.picks).mean()),
         families=tuple(_families(matrix, found, success, gain)) if len(matrix.families) > 1 else (),
@@ -137,6 +159,7 @@ def _result(matrix: OutcomeMatrix, learner: Learner, found: Replayed, oracle: Fl
 
 def _families(matrix: OutcomeMatrix, found: Replayed, success: Floats, gain: Floats) -> list[FamilyGain]:
     rows, last = len(found.picks), matrix.last_quarter[None, :]
+    measure = partial(estimate, tasks=matrix.task[:rows], group=found.group)
     gains = []
     for family in matrix.families:
         here = matrix.benchmark[:rows] == family
@@ -145,9 +168,9 @@ def _families(matrix: OutcomeMatrix, found: Replayed, success: Floats, gain: Flo
         gains.append(
             FamilyGain(
                 family=family,
-                gain=estimate(gain, mask=here, group=found.group),
-                gain_last_quarter=estimate(gain, mask=here & last, group=found.group),
-                without=estimate(success - matrix.success[:rows, :, rest], mask=~here, group=found.group),
+                gain=measure(gain, mask=here),
+                gain_last_quarter=measure(gain, mask=here & last),
+                without=measure(success - matrix.success[:rows, :, rest], mask=~here),
                 arms_last_quarter=_shares(matrix, found, here & last),
             )
         )

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from memcon.learning.credit import RewardSettings
-from memcon_platform.study.estimates import Estimate, estimate
+from memcon_platform.report.conventions import DEFAULT_ARM, NOOP_ARM
+from memcon_platform.study.estimates import RATE, Estimate, estimate
 from memcon_platform.study.matrix import Floats, Ints, OutcomeMatrix
 from memcon_platform.study.oracles import Need, best_single, contexts, cross_fitted, folds, needs, taken
 
-__all__ = ["DEFAULT_ARM", "LEVELS", "ArmAt", "Headroom", "Oracle", "Played", "Yardstick", "headroom", "oracle_picks"]
+__all__ = ["LEVELS", "ArmAt", "Headroom", "Oracle", "Played", "Yardstick", "headroom", "oracle_picks"]
 
-# What a user takes who measures nothing: one trajectory, the default of retrieval memories.
-DEFAULT_ARM = "retrieve_shallow"
-NO_MEMORY_ARM = "noop"
 # Context level -> how it is called.
 LEVELS = {"benchmark": "family", "goal_type": "goal type"}
 
@@ -74,8 +72,10 @@ class ArmAt:
 class Headroom:
     """All that the matrix says before anything learns."""
 
-    # What cross-fitted picks were made on: "other seeds" or "other streams"; "" when there is one stream only.
+    # What cross-fitted picks were made on: "other seeds and tasks" or "other streams and tasks"; "" where
+    # nothing can be picked elsewhere, and why.
     picked_on: str
+    missing: str
     best_arm: str
     yardsticks: tuple[Yardstick, ...]
     oracles: tuple[Oracle, ...]
@@ -92,14 +92,15 @@ def headroom(matrix: OutcomeMatrix, reward: RewardSettings) -> Headroom:
         ("best single arm", matrix.action_ids[best], "in hindsight", base)
     ]
     levels = _levels(matrix)
-    fold, picked_on = folds(matrix)
-    if matrix.num_streams < 2:
-        levels, picked_on = (), ""
+    fold = folds(matrix)
+    picked_on = "" if fold.missing else fold.words
+    if fold.missing:
+        levels = ()
     else:
         everywhere = np.zeros(matrix.success.shape[:2], dtype=np.int64)
         picks = cross_fitted(matrix.success, matrix.costs, labels=everywhere, fold=fold)
         rows.append(("best single arm", None, f"on {picked_on}", _played(matrix, rewards, picks)))
-    for name, arm in (("default arm", DEFAULT_ARM), ("no memory", NO_MEMORY_ARM)):
+    for name, arm in (("default arm", DEFAULT_ARM), ("no memory", NOOP_ARM)):
         if arm in matrix.action_ids:
             rows.append((name, arm, "fixed", _play_arm(matrix, rewards, matrix.arm(arm))))
     rows.append(("random arm", None, "expectation", _random(matrix, rewards)))
@@ -108,9 +109,10 @@ def headroom(matrix: OutcomeMatrix, reward: RewardSettings) -> Headroom:
         picks = oracle_picks(matrix, level)
         played = _played(matrix, rewards, picks)
         rows.append((f"oracle per {LEVELS[level]}", None, f"on {picked_on}", played))
-        oracles.append(_oracle(level, played, base))
+        oracles.append(_oracle(matrix, level, played, base))
     return Headroom(
         picked_on=picked_on,
+        missing=fold.missing,
         best_arm=matrix.action_ids[best],
         yardsticks=tuple(_yardstick(matrix, row, base) for row in rows),
         oracles=tuple(oracles),
@@ -121,8 +123,7 @@ def headroom(matrix: OutcomeMatrix, reward: RewardSettings) -> Headroom:
 
 def oracle_picks(matrix: OutcomeMatrix, level: str) -> Ints:
     """The arm of the cross-fitted oracle at `level` for each task, shape (streams, tasks)."""
-    fold, _ = folds(matrix)
-    return cross_fitted(matrix.success, matrix.costs, labels=contexts(matrix, level), fold=fold)
+    return cross_fitted(matrix.success, matrix.costs, labels=contexts(matrix, level), fold=folds(matrix))
 
 
 def _play_arm(matrix: OutcomeMatrix, rewards: Floats, arm: int) -> Played:
@@ -155,17 +156,17 @@ def _yardstick(matrix: OutcomeMatrix, row: tuple[str, str | None, str, Played], 
         name=name,
         arm=arm,
         chosen=chosen,
-        success=estimate(played.success),
-        last_quarter=estimate(played.success, mask=last),
-        difference=None if difference is None else estimate(difference),
-        difference_last_quarter=None if difference is None else estimate(difference, mask=last),
+        success=estimate(played.success, tasks=matrix.task, bounds=RATE),
+        last_quarter=estimate(played.success, tasks=matrix.task, mask=last, bounds=RATE),
+        difference=None if difference is None else estimate(difference, tasks=matrix.task),
+        difference_last_quarter=None if difference is None else estimate(difference, tasks=matrix.task, mask=last),
         reward=float(np.nanmean(played.reward)),
         tokens=float(played.tokens.mean()),
     )
 
 
-def _oracle(level: str, played: Played, base: Played) -> Oracle:
-    found = estimate(played.success - base.success)
+def _oracle(matrix: OutcomeMatrix, level: str, played: Played, base: Played) -> Oracle:
+    found = estimate(played.success - base.success, tasks=matrix.task)
     spent = float(base.tokens.mean())
     return Oracle(
         level=level,
@@ -187,7 +188,7 @@ def _arms(matrix: OutcomeMatrix, rewards: Floats) -> list[ArmAt]:
                         level=level,
                         context=str(context),
                         arm=name,
-                        success=estimate(matrix.success[:, :, arm], mask=here),
+                        success=estimate(matrix.success[:, :, arm], tasks=matrix.task, mask=here, bounds=RATE),
                         reward=float(np.nanmean(rewards[here][:, arm])),
                         tokens=float(matrix.tokens[here][:, arm].mean()),
                     )

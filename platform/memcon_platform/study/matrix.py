@@ -1,7 +1,7 @@
 """The outcome matrix: every arm on every task of a set of streams, under common seeds. A value; knows no files.
 
 Each arm is played on the same memory with the same environment and agent seeds, and the memory then grows by the
-outcome of one arm that is drawn uniformly, so that no arm decides what the others find (learning_value.md section 1).
+outcome of one arm that is drawn uniformly, so that no arm decides what the others find (docs/prototype.md, 1).
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ class OutcomeMatrix:
     # Step horizon, and whether it enters the reward (Eq. 5).
     max_steps: Ints
     has_step_budget: Bools
+    # Ids of the distinct tasks, which all streams have in orders of their own; and the number of each place's task.
+    task_ids: tuple[str, ...]
+    task: Ints
     # Benchmark of the task, text, and its goal type.
     benchmark: NDArray[Any]
     goal_type: NDArray[Any]
@@ -69,6 +72,12 @@ class OutcomeMatrix:
             value = getattr(self, field.name)
             if isinstance(value, np.ndarray) and value.shape not in {shape, shape[:2]}:
                 raise InvariantError(f"outcome matrix: {field.name} has shape {value.shape}, outcomes have {shape}")
+        ordered = np.sort(self.task, axis=1)
+        if ordered[:, 0].min() < 0 or ordered[:, -1].max() >= len(self.task_ids) or (np.diff(ordered) == 0).any():
+            raise InvariantError(
+                f"outcome matrix: a stream plays a task twice, or one that is none of {len(self.task_ids)} task ids; "
+                "give each task of a benchmark an id of its own"
+            )
 
     @property
     def num_streams(self) -> int:

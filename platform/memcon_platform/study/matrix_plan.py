@@ -21,6 +21,8 @@ __all__ = ["Arena", "Skipped", "Study", "study_of"]
 
 _PLAYER = "every_arm"
 _AXES = ("benchmark", "framework", "backbone", "memory")
+# `control.unsupported_arms` under which no arm is left out.
+_ALL_ARMS = "noop"
 # Their values are recorded and never used to choose, or there is no table at all.
 _NOT_LEARNED = ("fixed", "uniform")
 # What of `control` a replay follows by itself: when to decide is fixed, masks are known, explanations change nothing.
@@ -45,6 +47,8 @@ class Arena:
     cells: tuple[Cell, ...]
     learners: tuple[Learner, ...]
     skipped: tuple[Skipped, ...]
+    # Label of the learner that the others are compared with (`study.reference`).
+    reference: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +107,11 @@ def _entry(cell: Cell, axis: str) -> dict[str, Any]:
 
 
 def _grid(cells: Sequence[Cell], trial_set: str, streams: int) -> dict[str, Any]:
-    player = {"name": _PLAYER, "action_set": trial_set, "control": {"decision_points": "start"}}
+    control = {"decision_points": "start"}
+    if any(cell.control.unsupported_arms != _ALL_ARMS for cell in cells):
+        # What a policy masks is left out of its replay; the matrix has the outcomes of all arms.
+        control["unsupported_arms"] = _ALL_ARMS
+    player = {"name": _PLAYER, "action_set": trial_set, "control": control}
     seeds = sorted({cell.seed for cell in cells})
     shape = {"streams": streams, "split": "replicate", "table_scope": "cell"}
     return {**{axis: _entry(cells[0], axis) for axis in _AXES}, "policy": player, "seed": seeds, **shape}
@@ -167,7 +175,13 @@ def _arena(played: tuple[Cell, ...], cells: Sequence[Cell], asked: RunPlan) -> A
         "backbone": first.backbone.name,
         "memory": first.memory.label,
     }
-    return Arena(labels=labels, cells=played, learners=tuple(learners.values()), skipped=tuple(skipped.values()))
+    return Arena(
+        labels=labels,
+        cells=played,
+        learners=tuple(learners.values()),
+        skipped=tuple(skipped.values()),
+        reference=asked.settings.study.reference,
+    )
 
 
 def _unfit(cell: Cell, control: ControlSettings, arms: Sequence[MemoryAction]) -> str:

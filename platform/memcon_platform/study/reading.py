@@ -46,6 +46,7 @@ def read_matrix(run_dir: Path, cells: Sequence[Cell]) -> OutcomeMatrix:
     arms = _arm_order(trials)
     trial = _Cube(trials, arms, shape)
     budgets = _step_budgets(cells[0])
+    task_ids, task = np.unique(episodes.of("task_id").astype(str), return_inverse=True)
     return OutcomeMatrix(
         action_ids=arms,
         units=tuple((cell.seed, stream) for cell, stream in units),
@@ -54,16 +55,23 @@ def read_matrix(run_dir: Path, cells: Sequence[Cell]) -> OutcomeMatrix:
         tokens=trial.of("tokens_injected").astype(np.int64),
         max_steps=episodes.of("max_steps").astype(np.int64),
         has_step_budget=np.vectorize(budgets.__getitem__, otypes=[np.bool_])(episodes.of("task_id")),
+        task_ids=tuple(task_ids.tolist()),
+        task=task.reshape(shape).astype(np.int64),
         benchmark=episodes.of("benchmark").astype(str),
         goal_type=episodes.of("goal_type").astype(str),
         plan_available=decisions.of("feature_plan_available").astype(np.bool_),
         memory_size=decisions.of("feature_memory_size").astype(np.int64),
         task_number=decisions.of("feature_task_number").astype(np.int64),
         setup=str(decisions.of("feature_setup")[0, 0]),
-        unsupported=frozenset(
-            arm for i, arm in enumerate(arms) if (trial.of("degraded")[:, :, i] == _UNSUPPORTED).all()
-        ),
+        unsupported=_unsupported(trial, arms),
     )
+
+
+def _unsupported(trial: _Cube, arms: Sequence[str]) -> frozenset[str]:
+    """Arms that the memory lacks: marked so wherever they could be evaluated; a task that failed has no marks."""
+    marked, failed = trial.of("degraded") == _UNSUPPORTED, trial.of("outcome_class") == _UNEVALUABLE
+    lacking = (marked | failed).all(axis=(0, 1)) & marked.any(axis=(0, 1))
+    return frozenset(arm for arm, lacks in zip(arms, lacking, strict=True) if lacks)
 
 
 class _Placed:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from memcon_platform.report.wording import count, percent
+from memcon_platform.report.conventions import LEARNED_FROM
+from memcon_platform.report.folds import FOLDS
+from memcon_platform.report.terminal_table import make_table, titled
+from memcon_platform.report.wording import CLEAR, ONE_STREAM, count, interval, is_clear, percent, signed_points
 from memcon_platform.study.estimates import Estimate
-from memcon_platform.study.exact_replay import LABEL, LEARNED_PULLS
+from memcon_platform.study.exact_replay import LABEL
 from memcon_platform.study.findings import ArenaFindings, LearnerResult
 from memcon_platform.study.headroom import LEVELS, Oracle
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
-    from rich.table import Table
 
 __all__ = ["render", "verdicts"]
 
+_CLEAR = f"{CLEAR} the interval excludes 0"
 # Beyond it a gap is none for any study.
 _MOST_PULLS = 100_000
 
@@ -32,7 +35,7 @@ def render(found: ArenaFindings) -> Group:
     if found.headroom.needs:
         parts += ["", _needs(found)]
     if found.learners:
-        for table in _learners(found):
+        for table in (*_learners(found), *([_to_reference(found)] if _has_reference(found) else [])):
             parts += ["", table]
     if any(result.families for result in found.learners):
         parts += ["", _families(found)]
@@ -43,18 +46,19 @@ def render(found: ArenaFindings) -> Group:
 def verdicts(found: ArenaFindings) -> list[str]:
     """One line for each oracle: how much there is to learn, or `no headroom: ...`."""
     if not found.headroom.oracles:
-        single = "one goal type" if found.headroom.picked_on else "one stream"
-        return [f"no headroom: {single} only, so no choice of arms by context can be held against the best single arm"]
+        single = found.headroom.missing.partition(":")[0] or "one goal type only"
+        return [f"headroom cannot be told: {single}, so no choice by context can be held against the best single arm"]
     return [_verdict(oracle, found) for oracle in found.headroom.oracles]
 
 
 def _verdict(oracle: Oracle, found: ArenaFindings) -> str:
     gain, level = oracle.headroom, LEVELS[oracle.level]
     if gain is None or gain.se is None:
-        return f"no headroom: the oracle per {level} has no standard error"
+        return f"headroom cannot be told: the oracle per {level} has no standard error"
     told = f"the oracle per {level} has {_points(gain)} points over {found.headroom.best_arm}"
     if not oracle.has_headroom:
-        return f"no headroom: {told}, not above two standard errors: learning cannot show"
+        reaches = "" if gain.high is None else f"; the 95 % interval reaches {100 * gain.high:+.1f}"
+        return f"no headroom: {told}, not above two standard errors{reaches}: learning cannot show in these streams"
     tokens = round(100 * oracle.tokens_saved)
     return f"headroom: {told}, with {abs(tokens)} % {'fewer' if tokens >= 0 else 'more'} injected tokens"
 
@@ -71,36 +75,10 @@ def _subtitle(found: ArenaFindings) -> str:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _table(title: str, columns: Sequence[str], *, num_text: int = 1, least: int | None = None) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="italic",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=0,
-    )
-    for place, column in enumerate(columns):
-        # Names wrap when they must; numbers never.
-        table.add_column(
-            column,
-            min_width=least if place == 0 else None,
-            justify="left" if place < num_text else "right",
-            no_wrap=place >= num_text,
-            overflow="fold",
-            vertical="bottom",
-        )
-    return table
-
-
-def _yardsticks(found: ArenaFindings) -> Table:
-    table = _table(
-        "choices that learn nothing; differences in points to the best single arm in hindsight",
+def _yardsticks(found: ArenaFindings) -> RenderableType:
+    table = make_table(
         ["choice of arm", "success\n%", "difference\n(se)", "95 %", "in last\nquarter", "tokens"],
+        roomy=False,
         least=22,
     )
     for row in found.headroom.yardsticks:
@@ -110,99 +88,118 @@ def _yardsticks(found: ArenaFindings) -> Table:
             _rate(row.success),
             _points(row.difference),
             _interval(row.difference),
-            _points(row.difference_last_quarter),
+            _clear_points(row.difference_last_quarter),
             count(row.tokens),
         )
-    return table
+    return titled(f"choices that learn nothing; points to the best single arm in hindsight, {_CLEAR}", table)
 
 
-def _arms(found: ArenaFindings) -> Table:
+def _arms(found: ArenaFindings) -> RenderableType:
     """Arms by family, or by goal type where there is one family; * marks the best."""
     level = "benchmark" if len(found.families) > 1 else "goal_type"
     here = [cell for cell in found.headroom.arms if cell.level == level]
     rates = {(cell.context, cell.arm): cell.success for cell in here}
     names = list(dict.fromkeys(cell.context for cell in here))
     best = {name: max((r.mean for (c, _), r in rates.items() if c == name and r), default=None) for name in names}
-    table = _table(f"success % of each arm by {LEVELS[level]}, * the best there", ["arm", *names])
+    table = make_table(["arm", *names], roomy=False)
     for arm in found.action_ids:
         table.add_row(arm, *(_starred(rates[name, arm], best[name]) for name in names))
-    return table
+    return titled(f"success % of each arm by {LEVELS[level]}, * the best there", table)
 
 
-def _needs(found: ArenaFindings) -> Table:
-    table = _table(
-        "pulls of each of two arms until a gap of reward is two standard errors: 8 sd^2 / gap^2",
-        ["level", "context", "arm", "tasks", "gap (se)", "sd", "pulls"],
-        num_text=3,
-    )
+def _needs(found: ArenaFindings) -> RenderableType:
+    table = make_table(["level", "context", "arm", "tasks", "gap (se)", "sd", "pulls"], num_text=3, roomy=False)
     for need in found.headroom.needs:
         arm = need.arm or "(the best single arm)"
         counts = count(need.tasks), _gap(need.gap), f"{need.sd:.2f}", _pulls(need.pulls)
         table.add_row(LEVELS[need.level], need.context, arm, *counts)
-    return table
+    than = found.headroom.needs[0].than if found.headroom.needs else found.headroom.best_arm
+    return titled(
+        f"gap: reward above that of {than}, the best single arm by reward; pulls: tries of each of two arms until a "
+        "gap that is clear of noise is two standard errors, 8 sd^2 / gap^2",
+        table,
+    )
 
 
-def _learners(found: ArenaFindings) -> Iterator[Table]:
-    compared = _table(
-        f"{LABEL};\ndifferences in points to the best single arm in hindsight",
-        ["policy", "a table", "success\n%", "difference\n(se)", "95 %", "in last\nquarter"],
-        least=20,
-    )
-    cost = _table(
-        "the same rules: against the oracle, exploring, tokens",
-        ["policy", "a table", "% in last\nquarter", "to oracle", "forced\n%", "keys not\nlearned", "tokens"],
-        least=20,
-    )
+def _learners(found: ArenaFindings) -> Iterator[RenderableType]:
+    heads = ["policy", "a table", "success\n%", "difference\n(se)", "95 %", "in last\nquarter"]
+    compared = make_table(heads, roomy=False, least=20)
+    heads = ["policy", "a table", "% in last\nquarter", "to oracle", "forced\n%", "keys not\nlearned", "tokens"]
+    cost = make_table(heads, roomy=False, least=20)
     for result in found.learners:
-        sharing = f"{result.group} x{result.tables}"
-        differences = _points(result.to_best), _interval(result.to_best), _points(result.to_best_last_quarter)
-        compared.add_row(result.policy, sharing, _rate(result.success), *differences)
+        differences = _points(result.to_best), _interval(result.to_best), _clear_points(result.to_best_last_quarter)
+        compared.add_row(result.policy, _sharing(result), _rate(result.success), *differences)
         exploring = percent(result.forced_share), _not_learned(result)
-        late = _rate(result.last_quarter), _points(result.to_oracle)
-        cost.add_row(result.policy, sharing, *late, *exploring, count(result.tokens))
-    yield compared
-    yield cost
-
-
-def _families(found: ArenaFindings) -> Table:
-    table = _table(
-        "gain of points in a family over the best single arm; without the family, over the best single arm of the rest",
-        ["policy", "family", "gain (se)", "in last\nquarter", "without it"],
-        num_text=2,
+        late = _rate(result.last_quarter), _clear_points(result.to_oracle)
+        cost.add_row(result.policy, _sharing(result), *late, *exploring, count(result.tokens))
+    largest = max(found.learners, key=lambda result: result.group)
+    streams = f"{largest.group} stream{'s share it' if largest.group > 1 else ''}"
+    yield titled(
+        f"{LABEL};\npoints to the best single arm in hindsight, {_CLEAR}; a table {_sharing(largest)}: {streams}, "
+        f"{largest.tables} of them",
+        compared,
     )
+    yield titled(
+        f"the same rules: against the oracle ({_CLEAR}), exploring, tokens; not learned: of the keys that a table met, "
+        f"those with fewer than {LEARNED_FROM} outcomes",
+        cost,
+    )
+
+
+def _has_reference(found: ArenaFindings) -> bool:
+    return any(result.to_reference is not None for result in found.learners)
+
+
+def _to_reference(found: ArenaFindings) -> RenderableType:
+    """Each rule against the one that `study.reference` names."""
+    table = make_table(["policy", "a table", "difference\n(se)", "95 %"], roomy=False, least=20)
+    for result in found.learners:
+        if result.to_reference is not None:
+            table.add_row(result.policy, _sharing(result), _points(result.to_reference), _interval(result.to_reference))
+    return titled(f"points to '{found.reference}' on the same tasks, {_CLEAR}", table)
+
+
+def _sharing(result: LearnerResult) -> str:
+    return f"{result.group} x{result.tables}"
+
+
+def _families(found: ArenaFindings) -> RenderableType:
+    table = make_table(["policy, family", "gain (se)", "in last\nquarter", "without it"], roomy=False)
     largest = max(result.group for result in found.learners)
     for result in found.learners:
-        if result.group != largest:
-            continue
-        for gain in result.families:
-            table.add_row(
-                result.policy,
-                gain.family,
-                _points(gain.gain),
-                _points(gain.gain_last_quarter),
-                _points(gain.without),
-            )
-    return table
+        if result.group == largest and result.families:
+            table.add_row(f"{result.policy}, a table {_sharing(result)}", style="italic")
+            for gain in result.families:
+                gains = (_clear_points(one) for one in (gain.gain, gain.gain_last_quarter, gain.without))
+                table.add_row(f"  {gain.family}", *gains)
+    return titled(
+        f"points over the best single arm in a family, {_CLEAR}; without it: on the rest, over the best single arm of "
+        "the rest",
+        table,
+    )
 
 
 # --- words and numbers ------------------------------------------------------------------------------------------------
 
 
 def _notes(found: ArenaFindings) -> Iterator[str]:
+    yield from found.disclosures
     yield (
-        "se and 95 %: over streams, each with all its tasks; in the replay over tables, which are the repetitions. All "
-        "differences are paired."
+        f"All streams have the same {found.distinct_tasks} tasks. se and 95 %: for other streams and other tasks, both "
+        "resampled; in the replay tables in place of streams. All differences are paired."
     )
+    if any(result.tables == 1 for result in found.learners):
+        yield f"{ONE_STREAM} one table: for other tasks only; nothing is known of other tables."
     if found.headroom.picked_on:
         yield (
-            f"Oracles, and arms of gaps, are picked on {found.headroom.picked_on}. The best single arm is picked in "
-            "hindsight, which errs against headroom and against every learner."
+            f"Oracles, and arms of gaps, are picked on {found.headroom.picked_on}: {FOLDS} folds of tasks. The best "
+            "single arm is picked in hindsight, which errs against headroom and against every learner. sd^2: mean of "
+            "the variances of both arms."
         )
     if found.learners:
-        yield ("A table: streams that share one, x tables. Forced: choices that had to try an arm new at its key.")
         yield (
-            f"Not learned: state keys with fewer than {LEARNED_PULLS} outcomes in a table, of all keys met; with "
-            "pooling each level counts its own."
+            f"A table of n streams meets each of the {found.distinct_tasks} tasks n times. Forced: choices that had to "
+            "try an arm new at its key. Keys: with pooling each level counts its own."
         )
     if found.unevaluable:
         yield f"{found.unevaluable} outcomes could not be evaluated and are left out."
@@ -224,9 +221,21 @@ def _rate(value: Estimate | None) -> str:
 def _points(value: Estimate | None) -> str:
     if value is None:
         return "-"
-    # Adding 0 turns a rounded "-0.0" into "+0.0".
-    mean = f"{round(100 * value.mean, 1) + 0.0:+.1f}"
-    return mean if value.se is None else f"{mean} ({100 * value.se:.1f})"
+    mean = signed_points(value.mean)
+    return mean if value.se is None else f"{mean} ({100 * value.se:.1f}){_one_table(value)}"
+
+
+def _clear_points(value: Estimate | None) -> str:
+    return _points(value) + _clear(value)
+
+
+def _clear(value: Estimate | None) -> str:
+    """The mark of an interval that excludes 0, or a space that no one strips in its place."""
+    return CLEAR if value is not None and is_clear(value.low, value.high) else "\u00a0"
+
+
+def _one_table(value: Estimate) -> str:
+    return ONE_STREAM if value.tables == 1 else ""
 
 
 def _gap(value: Estimate | None) -> str:
@@ -240,9 +249,7 @@ def _pulls(value: int | None) -> str:
 
 
 def _interval(value: Estimate | None) -> str:
-    if value is None or value.low is None or value.high is None:
-        return "-"
-    return f"[{100 * value.low:+.1f}, {100 * value.high:+.1f}]"
+    return "-" if value is None else interval(value.low, value.high) + _clear(value)
 
 
 def _not_learned(result: LearnerResult) -> str:

@@ -50,6 +50,7 @@ class AuditBenchmark(QuestionBenchmark):
 
     name = NAME
     thing = "bay"
+    purpose = "memory does harm"
 
     def __init__(self, config: AuditConfig) -> None:
         super().__init__()

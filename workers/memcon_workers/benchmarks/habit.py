@@ -52,6 +52,7 @@ class HabitBenchmark(QuestionBenchmark):
 
     name = NAME
     thing = "depot"
+    purpose = "more memory is better"
 
     def __init__(self, config: HabitConfig) -> None:
         super().__init__()

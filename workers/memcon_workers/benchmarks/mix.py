@@ -108,6 +108,9 @@ class MixBenchmark:
             double: single for part in self._parts for double, single in part.single_object_types.items()
         }
         self.has_step_budget = any(part.has_step_budget for part in self._parts)
+        self.constructed: Mapping[str, str] = {
+            family: purpose for source in sources for family, purpose in getattr(source, "constructed", {}).items()
+        }
 
     def tasks(self) -> Sequence[Task]:
         """The parts' tasks, each next one of the part that is furthest behind its share.

@@ -95,11 +95,13 @@ class QuestionEnvironment:
 
 
 class QuestionBenchmark:
-    """What the benchmarks of one-shot questions have in common; a subclass gives `name`, `thing` and `tasks`."""
+    """What the benchmarks of one-shot questions share; a subclass gives `name`, `thing`, `purpose` and `tasks`."""
 
     name: str
     # What an answer names: its numbered instances are the choices.
     thing: str
+    # What the questions were built to show.
+    purpose: str
     provenance = Provenance.SELF_MADE
     progress_rules = NO_PROGRESS
     has_step_budget = False
@@ -108,6 +110,7 @@ class QuestionBenchmark:
         self.goal_types: tuple[str, ...] = (self.name,)
         self.vocabulary: frozenset[str] = frozenset({self.thing})
         self.single_object_types: Mapping[str, str] = {}
+        self.constructed: Mapping[str, str] = {self.name: self.purpose}
 
     def tasks(self) -> Sequence[Task]:
         """The questions; a longer list starts with the shorter one."""

@@ -161,6 +161,7 @@ class RecurBenchmark:
         self.goal_types: tuple[str, ...] = tuple(kind for job in self._jobs.values() for kind in job.goal_types)
         self.vocabulary: frozenset[str] = frozenset().union(*(job.vocabulary for job in self._jobs.values()))
         self.single_object_types: Mapping[str, str] = {}
+        self.constructed: Mapping[str, str] = {NAME: "any retrieval helps"}
 
     def tasks(self) -> Sequence[Task]:
         """The jobs in turn; a longer list starts with the shorter one."""

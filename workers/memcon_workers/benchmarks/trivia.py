@@ -46,6 +46,7 @@ class TriviaBenchmark(QuestionBenchmark):
 
     name = NAME
     thing = "vault"
+    purpose = "memory is useless"
 
     def __init__(self, config: TriviaConfig) -> None:
         super().__init__()
