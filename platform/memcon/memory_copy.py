@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
-from memcon.errors import ConfigError
-from memcon.stream_file import OWN_TABLES, open_source, source_errors
+from memcon.errors import ConfigError, ConflictError
+from memcon.stream_file import OWN_TABLES, source_errors, stream_source
 
 __all__ = ["copy_memory_tables"]
 
@@ -19,15 +18,23 @@ __all__ = ["copy_memory_tables"]
 _CHUNK = 500
 
 
-def copy_memory_tables(path: Path, target: sqlite3.Connection) -> None:
+def copy_memory_tables(path: Path, target: sqlite3.Connection, *, num_ended: int | None = None) -> None:
     """Copy into `target`, inside its open transaction, what the memory of the stream file `path` holds.
 
+    Args:
+        path: the stream file; only read.
+        target: of the stream that takes the memory.
+        num_ended: tasks that the stream of `path` must have ended; None = any number.
+
     Raises:
-        NotFoundError, DamagedFileError, SchemaVersionError, StorageError: `path` cannot be taken, as in `open_source`.
+        NotFoundError, DamagedFileError, SchemaVersionError, StorageError: `path` cannot be taken, as in
+            `stream_source`.
+        ConflictError: it has ended another number of tasks.
         ConfigError: a table cannot be copied, or `target` has another one under its name.
         sqlite3.Error: `target` refuses.
     """
-    with closing(open_source(path)) as source:
+    with stream_source(path) as source:
+        _check_state(source, path, num_ended)
         for name, made_by in _tables(source, path):
             _make(target, name, made_by, path)
             columns = None
@@ -37,6 +44,16 @@ def copy_memory_tables(path: Path, target: sqlite3.Connection) -> None:
             for index, statement in _indexes(source, name, path):
                 if not target.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (index,)).fetchone():
                     target.execute(statement)
+
+
+def _check_state(source: sqlite3.Connection, path: Path, num_ended: int | None) -> None:
+    with source_errors(path):
+        (found,) = source.execute("SELECT COUNT(*) FROM episodes").fetchone()
+    if num_ended is not None and found != num_ended:
+        raise ConflictError(
+            f"cannot copy the memory of {path}: its run has gone on, it had ended {num_ended} tasks when this run "
+            f"looked, now {found}; put the file back as it was, or start a new run under another name"
+        )
 
 
 def _tables(source: sqlite3.Connection, path: Path) -> list[tuple[str, str]]:

@@ -19,15 +19,12 @@ from memcon import codec
 from memcon.errors import DamagedFileError, InvariantError, StorageError
 from memcon.memory_copy import copy_memory_tables
 from memcon.policy_types import OutcomeRequest
-from memcon.stream_file import DAMAGE_REMEDY, lock_stream, open_stream
+from memcon.stream_file import DAMAGE_REMEDY, SEEDED, lock_stream, open_stream
 from memcon.types import Episode
 
 __all__ = ["DAMAGE_REMEDY", "OpenTask", "StreamStore"]
 
 T = TypeVar("T")
-
-# Key of `meta` that says what the memory began with is there.
-_SEEDED = "seeded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +92,7 @@ class StreamStore:
     @property
     def is_seeded(self) -> bool:
         """`seeded` has run to its end."""
-        return self.connection.execute("SELECT 1 FROM meta WHERE key = ?", (_SEEDED,)).fetchone() is not None
+        return self.connection.execute("SELECT 1 FROM meta WHERE key = ?", (SEEDED,)).fetchone() is not None
 
     def seeded(self, make: Callable[[], object]) -> bool:
         """Before the first task, run `make` in one commit, once in the life of the file; False when it was done before.
@@ -111,21 +108,22 @@ class StreamStore:
         with self._commit():
             make()
             self._check_open()
-            self.connection.execute("INSERT INTO meta VALUES (?, 'yes')", (_SEEDED,))
+            self.connection.execute("INSERT INTO meta VALUES (?, 'yes')", (SEEDED,))
         return True
 
-    def copy_memory(self, path: Path) -> None:
-        """Inside `seeded`: take over the memory of the stream file `path`, which is only read and stays free.
+    def copy_memory(self, path: Path, *, num_ended: int | None = None) -> None:
+        """Inside `seeded`: take over the memory of the stream file `path`, which is only read.
 
         Raises:
             NotFoundError: there is no such file.
+            ConflictError: its stream has not ended just `num_ended` tasks, if that is given; nothing was copied.
             DamagedFileError, SchemaVersionError, ConfigError: the file cannot be taken; nothing was copied.
             StorageError: `path` cannot be read, or the disk refuses.
             InvariantError: no commit is open.
         """
         if not self.connection.in_transaction:
             raise InvariantError(f"{self.path}: a memory is copied inside `seeded` only")
-        copy_memory_tables(path, self.connection)
+        copy_memory_tables(path, self.connection, num_ended=num_ended)
         self.rollbacks += 1
 
     # --- task protocol -----------------------------------------------------------------------------------------------

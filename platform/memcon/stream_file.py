@@ -10,7 +10,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -24,7 +24,7 @@ from memcon.errors import (
 )
 from memcon.files import sync_folder
 
-__all__ = ["DAMAGE_REMEDY", "OWN_TABLES", "lock_stream", "open_source", "open_stream", "source_errors"]
+__all__ = ["DAMAGE_REMEDY", "OWN_TABLES", "SEEDED", "lock_stream", "open_stream", "source_errors", "stream_source"]
 
 SCHEMA_VERSION = 1
 # "memc": tells a stream file from any other SQLite file.
@@ -34,6 +34,8 @@ DAMAGE_REMEDY = "restore it from a copy, or start a new run under another name; 
 
 _SOURCE_REMEDY = "restore it from a copy, or start without it; nothing was copied and nothing was written over it"
 
+# Key of `meta` that says that what the memory began with is there.
+SEEDED = "seeded"
 # The stream's own tables; every other one belongs to a memory.
 OWN_TABLES = frozenset({"meta", "started", "episodes", "outbox"})
 _SCHEMA = """
@@ -125,10 +127,12 @@ def _create(path: Path, identity: str) -> None:
     sync_folder(path.parent)
 
 
-def open_source(path: Path) -> sqlite3.Connection:
-    """The stream file at `path` for reading only, checked: its owner, if any, goes on undisturbed.
+@contextmanager
+def stream_source(path: Path) -> Iterator[sqlite3.Connection]:
+    """The stream file at `path` for reading only, checked and in one transaction: the state of one commit.
 
-    What is read inside one transaction is the state of one commit, since the file keeps a log of its writers.
+    Its owner, if it has one, goes on undisturbed. Without one the file cannot get one while the block runs, and nothing
+    is made beside it, so that it may lie on media that take no writes; only a log that a killed owner left needs more.
 
     Raises:
         NotFoundError: no such file.
@@ -139,15 +143,43 @@ def open_source(path: Path) -> sqlite3.Connection:
         raise NotFoundError(f"no stream file {path}; check the run folder and the cell that the memory comes from")
     if path.stat().st_size == 0:
         raise DamagedFileError(path, "it is empty", _SOURCE_REMEDY)
-    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
-    try:
+    with _kept_from_owners(path.with_suffix(".lock")) as is_free:
+        how = "mode=ro&immutable=1" if is_free and not _has_log(path) else "mode=ro"
         with source_errors(path):
-            connection.execute("BEGIN")
-            _check_sound(connection, path, _SOURCE_REMEDY)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+            connection = sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True, isolation_level=None)
+        with closing(connection):
+            with source_errors(path):
+                connection.execute("BEGIN")
+                _check_sound(connection, path, _SOURCE_REMEDY)
+            yield connection
+
+
+@contextmanager
+def _kept_from_owners(lock: Path) -> Iterator[bool]:
+    """Keep a stream from being claimed while the block runs, as far as its place allows; False when it has an owner."""
+    try:
+        handle = lock.open("rb")
+    except OSError:
+        # It was copied without its lock, or the lock is not ours to read: nobody claims it from here.
+        yield True
+        return
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        except OSError:
+            # A place that knows no locks has never had an owner.
+            yield True
+            return
+        yield True
+
+
+def _has_log(path: Path) -> bool:
+    """Some commits of a killed owner may stand in the log beside the file only."""
+    log = path.with_name(path.name + "-wal")
+    return log.exists() and log.stat().st_size > 0
 
 
 @contextmanager
@@ -161,7 +193,7 @@ def source_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        # A log of writers needs its two side files, so that even a reader needs a folder that can be written.
+        # The log of an owner needs its two side files, so that even a reader needs a folder that can be written.
         raise StorageError(f"cannot read {path}: {error}; check permissions of the file and its folder") from error
     except sqlite3.DatabaseError as error:
         raise DamagedFileError(path, " ".join(str(error).split()), _SOURCE_REMEDY) from error

@@ -20,13 +20,16 @@ __all__ = ["learning_settings", "stream_specs", "table_name"]
 
 
 def stream_specs(
-    plan: RunPlan, memory_files: Mapping[StreamName, Path] = MappingProxyType({})
+    plan: RunPlan,
+    memory_files: Mapping[StreamName, Path] = MappingProxyType({}),
+    memory_ended: Mapping[StreamName, int] = MappingProxyType({}),
 ) -> dict[StreamName, StreamSpec]:
     """Every stream of the plan, in the order of the plan.
 
     Args:
         plan: the run.
         memory_files: the stream files of earlier runs whose memory streams of this run begin with.
+        memory_ended: the ended tasks that these files must show when they are copied.
     """
     learning = [(cell, learning_settings(cell)) for cell in plan.cells]
     sharing = Counter(
@@ -46,6 +49,7 @@ def stream_specs(
                 table=table,
                 store_path=str(stream_path(plan.run_dir.resolve(), cell.cell_id, stream)),
                 memory_from=None if memory_file is None else str(memory_file),
+                memory_from_ended=memory_ended.get((cell.cell_id, stream)),
                 # A stream has one open episode at a time, so that a bound of as many streams bounds nothing.
                 gated=settings is not None and bound is not None and bound < sharing[table],
             )

@@ -43,10 +43,16 @@ class FakeActor:
         self.grants: list[tuple[str, int]] = []
         self.granted: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.grant = _Remote(self._grant)
+        self.ended: list[tuple[str, int]] = []
+        self.stop_stream = _Remote(self._stop_stream)
 
     def _grant(self, cell: str, stream: int) -> asyncio.Future[Any]:
         self.grants.append((cell, stream))
         return self.granted
+
+    def _stop_stream(self, cell: str, stream: int) -> asyncio.Future[Any]:
+        self.ended.append((cell, stream))
+        return _at_once()
 
     def _call(self, *_: Any) -> asyncio.Future[Any]:
         self.calls.append(asyncio.get_running_loop().create_future())
@@ -134,7 +140,7 @@ async def test_a_result_of_a_living_worker_is_told(monkeypatch: pytest.MonkeyPat
     await pool.close()
 
 
-async def test_a_stream_that_waits_is_told_with_its_worker_and_is_granted_there(
+async def test_a_stream_that_waits_is_told_with_its_worker_and_is_granted_or_ended_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pool, actor, _ = await _pool(monkeypatch, tmp_path)
@@ -143,9 +149,11 @@ async def test_a_stream_that_waits_is_told_with_its_worker_and_is_granted_there(
     assert await pool.news.get() == StreamReady(0, ("cell", 1), 3)
 
     await pool.grant_task(0, ("cell", 1))
+    await pool.stop_stream(0, ("cell", 0))
 
     await ticks()
     assert actor.grants == [("cell", 1)]
+    assert actor.ended == [("cell", 0)]
     assert pool.news.empty()
     await pool.close()
 

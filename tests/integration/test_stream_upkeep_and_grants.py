@@ -196,3 +196,19 @@ async def test_a_cancelled_wait_leaves_no_task_behind() -> None:
     while left := asyncio.all_tasks() - before:
         await asyncio.wait(left)
     assert asyncio.all_tasks() == before
+
+
+async def test_a_gate_that_is_shut_ends_its_stream_where_it_waits_and_no_other(tmp_path: Path) -> None:
+    rig, _ = _rig(tmp_path, limit=3, gated=True)
+    told = _listening(rig)
+    job = asyncio.ensure_future(rig.run())
+    _, gate = await told.get()
+    gate.grant()
+    await told.get()
+    await told.get()
+    gate.shut()
+    result = await job
+    assert (result.num_ended, result.done) == (1, False)
+    # What had ended is exported, and nobody else of its worker is stopped.
+    assert len(rig.exported()) == 1
+    assert not rig.stop.is_set()

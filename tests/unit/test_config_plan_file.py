@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -41,6 +42,30 @@ def test_a_written_plan_reads_back_equal(plan: RunPlan) -> None:
 
     assert has_plan(plan.run_dir)
     assert read_plan(plan.run_dir) == plan
+
+
+@pytest.mark.parametrize("how", ["copied", "renamed"])
+def test_a_run_is_named_as_its_folder_so_that_the_folder_that_was_asked_for_is_read(plan: RunPlan, how: str) -> None:
+    write_plan(plan.run_dir, plan, wall_time_s=0.0)
+    other = plan.root / "other"
+    if how == "copied":
+        shutil.copytree(plan.run_dir, other)
+    else:
+        plan.run_dir.rename(other)
+
+    read = read_plan(other)
+
+    assert (read.run_dir, read.run) == (other, "other")
+    assert read == replace(plan, run="other")
+
+
+def test_a_run_is_found_from_inside_its_folder(plan: RunPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_plan(plan.run_dir, plan, wall_time_s=0.0)
+    (plan.run_dir / "policy").mkdir()
+    for inside, given in ((".", "."), ("policy", "..")):
+        monkeypatch.chdir(plan.run_dir / inside)
+        assert read_plan(Path(given)).run_dir.resolve() == plan.run_dir.resolve()
+        assert read_plan(Path(given)).run == plan.run
 
 
 def test_the_record_has_what_its_readers_need(plan: RunPlan) -> None:

@@ -15,8 +15,10 @@ from memcon.control.memory.metagpt import MetaGPTConfig, MetaGPTMemory
 from memcon.control.plans import PlanIndex, PlanTemplate
 from memcon.errors import (
     ConfigError,
+    ConflictError,
     DamagedFileError,
     InvariantError,
+    LockedError,
     MemconError,
     NotFoundError,
     SchemaVersionError,
@@ -24,6 +26,7 @@ from memcon.errors import (
 )
 from memcon.protocols import Embedder
 from memcon.store import StreamStore
+from memcon.stream_file import stream_source
 from memcon.testing.memory import commit, trajectory_of
 from memcon.types import Operation
 from support.stream_files import note, notes, opened
@@ -178,6 +181,34 @@ def test_a_source_whose_owner_was_killed_gives_its_last_commit(
     assert memory_of(store).size() == 5
     # Whoever may write would have put the log into the file.
     assert (left.read_bytes(), log.read_bytes()) == before
+
+
+def test_nothing_is_made_beside_a_source_that_nobody_owns(store: StreamStore, source: Path) -> None:
+    before = sorted(source.parent.iterdir())
+    with stream_source(source) as connection:
+        connection.execute("SELECT COUNT(*) FROM memory_items").fetchone()
+        assert sorted(source.parent.iterdir()) == before
+    assert copied(store, source)
+    assert sorted(source.parent.iterdir()) == before
+    # What an earlier reader left empty changes nothing.
+    Path(f"{source}-wal").touch()
+    with stream_source(source) as connection:
+        assert sorted({path.suffix for path in source.parent.iterdir()}) == [".lock", ".sqlite", ".sqlite-wal"]
+
+
+def test_a_source_gets_no_owner_while_it_is_read(source: Path) -> None:
+    with stream_source(source), stream_source(source), pytest.raises(LockedError), opened(source, SOURCE_IDENTITY):
+        pass
+    with opened(source, SOURCE_IDENTITY):
+        pass
+
+
+def test_a_source_that_has_gone_on_is_refused_and_leaves_no_half_copy(store: StreamStore, source: Path) -> None:
+    with pytest.raises(ConflictError, match="had ended 6 tasks when this run looked, now 7; put the file back") as told:
+        store.seeded(lambda: store.copy_memory(source, num_ended=6))
+    assert "\n" not in str(told.value)
+    assert (memory_of(store).size(), store.is_seeded) == (0, False)
+    assert store.seeded(lambda: store.copy_memory(source, num_ended=7))
 
 
 def test_another_embedder_s_items_are_refused(store: StreamStore, source: Path) -> None:

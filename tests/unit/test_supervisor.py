@@ -10,6 +10,7 @@ from memcon_platform.sweep.events import (
     RunStream,
     StartWorker,
     StopRequested,
+    StopStream,
     StopWorker,
     StreamDone,
     StreamFailed,
@@ -22,7 +23,7 @@ from memcon_platform.sweep.events import (
 from memcon_platform.sweep.supervisor import StreamState, Supervisor
 from memcon_platform.sweep.turns import Turns
 
-A, B, C = ("cell", 0), ("cell", 1), ("cell", 2)
+A, B, C, D = (("cell", stream) for stream in range(4))
 
 
 def supervisor(*streams: tuple[str, int], workers: int = 1, capacity: int = 1, max_deaths: int = 2) -> Supervisor:
@@ -181,9 +182,58 @@ def test_a_turn_is_granted_where_the_stream_waits() -> None:
 def test_the_end_of_a_stream_passes_its_turn_on() -> None:
     machine = ready_machine()
     assert machine.handle(StreamDone(A)) == [GrantTask(0, B)]
-    assert machine.handle(StreamFailed(B, "disk full")) == [GrantTask(1, C)]
+    assert machine.handle(StreamDone(B)) == [GrantTask(1, C)]
     assert machine.handle(StreamDone(C)) == []
     assert machine.finished
+
+
+def test_a_failed_stream_stops_its_exact_table() -> None:
+    machine = ready_machine()
+    assert machine.handle(StreamFailed(A, "disk full")) == [StopStream(0, B), StopStream(1, C)]
+    assert machine.handle(StreamStopped(B)) == []
+    assert machine.handle(StreamStopped(C)) == []
+    assert machine.finished
+    assert machine.failures() == {A: "disk full"}
+    assert [machine.state(name) for name in (B, C)] == [StreamState.STOPPED] * 2
+
+
+def test_a_stream_that_plays_or_is_claimed_when_its_table_stops_ends_at_its_next_turn() -> None:
+    machine = gated(A, B, C)
+    machine.start()
+    machine.handle(WorkerReady(0))
+    machine.handle(WorkerReady(1))
+    machine.handle(StreamReady(0, A, 0))
+    assert machine.handle(StreamFailed(B, "damaged")) == [StopStream(0, A)]
+    assert machine.handle(StreamReady(1, C, 0)) == [StopStream(1, C)]
+    # Told once.
+    assert machine.handle(StreamStopped(A)) == []
+    assert machine.handle(StreamDone(C)) == []
+    assert machine.finished
+
+
+def test_streams_of_a_stopped_table_are_not_claimed_again() -> None:
+    machine = ready_machine()
+    assert machine.handle(WorkerLost(1)) == [StartWorker(2)]
+    assert machine.handle(StreamFailed(A, "disk full")) == [StopStream(0, B)]
+    assert machine.state(C) is StreamState.STOPPED
+    assert machine.handle(WorkerReady(2)) == []
+    assert machine.handle(WorkerLost(0)) == []
+    assert machine.finished
+    assert machine.failures() == {A: "disk full"}
+
+
+def test_a_failed_stream_stops_neither_other_tables_nor_one_that_is_not_exact() -> None:
+    exact, wider = Turns([A, B], bound=1), Turns([C, D], bound=2)
+    machine = Supervisor([A, B, C, D], num_workers=1, streams_per_worker=1, max_deaths=2, turns=[exact, wider])
+    machine.start()
+    machine.handle(WorkerReady(0))
+    for name in (A, B, C, D):
+        machine.handle(StreamReady(0, name, 0))
+    assert machine.handle(StreamFailed(C, "disk full")) == []
+    assert machine.handle(StreamReady(0, D, 1)) == [GrantTask(0, D)]
+    assert machine.handle(StreamFailed(A, "disk full")) == [StopStream(0, B)]
+    assert machine.handle(StreamReady(0, D, 2)) == [GrantTask(0, D)]
+    assert (machine.stops_table(A), machine.stops_table(C)) == (True, False)
 
 
 def test_what_a_lost_worker_had_said_no_longer_counts() -> None:
@@ -210,7 +260,8 @@ def test_a_stream_that_only_waited_is_not_to_blame_for_its_workers_deaths() -> N
     machine.handle(TaskDone(B))
     machine.handle(WorkerLost(2))
     assert set(machine.failures()) == {A}
-    assert machine.state(B) is StreamState.WAITING
+    # Its table stops with A.
+    assert machine.state(B) is StreamState.STOPPED
 
 
 def test_a_stop_grants_nothing_more() -> None:

@@ -33,7 +33,7 @@ from memcon_platform.sweep.turns import Turns
 from memcon_workers.spec import StreamSpec, TaskEnded
 from support.streams import StreamRig, spec_of
 
-A, B = ("cell", 0), ("cell", 1)
+A, B, C = ("cell", 0), ("cell", 1), ("cell", 2)
 
 
 class ScriptedPool:
@@ -43,6 +43,7 @@ class ScriptedPool:
         self.news: asyncio.Queue[News] = asyncio.Queue()
         self._play = play
         self.granted: list[tuple[int, StreamName]] = []
+        self.stopped: list[tuple[int, StreamName]] = []
         self.settled = asyncio.Event()
         self.settled.set()
 
@@ -58,6 +59,10 @@ class ScriptedPool:
     async def grant_task(self, worker: int, stream: StreamName) -> None:
         self.granted.append((worker, stream))
         self.news.put_nowait(StreamDone(stream))
+
+    async def stop_stream(self, worker: int, stream: StreamName) -> None:
+        self.stopped.append((worker, stream))
+        self.news.put_nowait(StreamStopped(stream))
 
     async def stop_worker(self, worker: int) -> None:
         self.news.put_nowait(StreamStopped(A))
@@ -131,23 +136,30 @@ async def test_a_failure_that_cannot_be_noted_does_not_end_the_other_streams(tmp
     assert supervisor.state(B) is StreamState.DONE
 
 
-async def test_a_failed_stream_of_a_bounded_table_lets_the_others_have_their_turns_and_says_what_that_means(
-    tmp_path: Path,
-) -> None:
+@pytest.mark.parametrize("bound", [1, 2])
+async def test_a_failed_stream_stops_its_table_if_that_is_exact_and_says_so(tmp_path: Path, bound: int) -> None:
     async def play(pool: ScriptedPool, worker: int, given: StreamSpec) -> None:
         name = (given.cell, given.stream)
-        pool.news.put_nowait(StreamReady(worker, B, 0) if name == B else StreamFailed(A, "the disk is full"))
+        pool.news.put_nowait(StreamReady(worker, name, 0) if name != A else StreamFailed(A, "the disk is full"))
 
-    specs = {A: spec_of(tmp_path, gated=True), B: spec_of(tmp_path, stream=1, gated=True)}
+    specs = {name: spec_of(tmp_path, stream=name[1], gated=True) for name in (A, B, C)}
     pool = ScriptedPool(play)
     shown = io.StringIO()
-    runner, supervisor, _ = _runner(tmp_path, specs, pool, turns=[Turns([A, B], bound=1)], shown=shown)
+    runner, supervisor, _ = _runner(tmp_path, specs, pool, turns=[Turns([A, B, C], bound=bound)], shown=shown)
 
-    await runner.run()
+    end = await runner.run()
 
-    assert pool.granted == [(0, B)]
-    assert supervisor.state(B) is StreamState.DONE
-    assert "not what an undisturbed run learns" in " ".join(shown.getvalue().split())
+    assert not end.stopped, "nobody asked for a stop"
+    assert error_path(tmp_path, *A).read_text() == "the disk is full\n"
+    if bound == 1:
+        assert (pool.granted, pool.stopped) == ([], [(0, B), (0, C)])
+        assert {supervisor.state(B), supervisor.state(C)} == {StreamState.STOPPED}
+        assert "the disk is full; table" in end.failures[A]
+        assert end.failures[A].endswith("the same command again goes on")
+        assert "the same command again goes on" in " ".join(shown.getvalue().split())
+    else:
+        assert (pool.granted, pool.stopped) == ([(0, B), (0, C)], [])
+        assert end.failures == {A: "the disk is full"}
 
 
 async def test_the_reason_of_a_failure_stands_beside_its_stream_until_the_next_try(tmp_path: Path) -> None:

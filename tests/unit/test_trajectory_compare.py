@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from memcon.errors import DamagedFileError, NotFoundError
 from memcon.types import Episode
-from memcon_platform.trajectory import ParquetSink, check, compare
+from memcon_platform.trajectory import ParquetSink, check, compare, read_run
+from memcon_platform.trajectory.schemas import ADDED
 from support.episodes import FakeCell, stream_episodes, write_plan, write_run, write_stream
 
 CELL = FakeCell(num_tasks=6)
@@ -79,6 +81,39 @@ def test_a_trial_that_differs_and_one_that_is_gone_are_told(tmp_path: Path) -> N
         ("trials", "", "only_in_first", 1),
         ("trials", "num_steps", "values", 1),
     ]
+
+
+def _as_version_1(run: Path) -> Path:
+    """`run` with files as version 1 wrote them: without the columns that were added later."""
+    for table, added in ADDED.items():
+        for path in (run / table).rglob("*.parquet"):
+            rows = pq.read_table(path, partitioning=None).drop_columns(list(added))
+            told = {b"memcon.table": table.encode(), b"memcon.schema_version": b"1"}
+            pq.write_table(rows.replace_schema_metadata(told), path, write_page_checksum=True)
+    return run
+
+
+@pytest.mark.parametrize("older_first", [True, False])
+def test_columns_that_the_files_of_one_run_lack_are_left_out(tmp_path: Path, older_first: bool) -> None:
+    episodes = [_of_a_setup(episode) for episode in stream_episodes(CELL)]
+    old, new = _as_version_1(_write(tmp_path / "a", episodes)), _write(tmp_path / "b", episodes)
+    assert read_run(new).decisions["feature_setup"].to_pylist() != read_run(old).decisions["feature_setup"].to_pylist()
+
+    assert compare(*((old, new) if older_first else (new, old))) == []
+
+    other = _write(tmp_path / "c", [dataclasses.replace(episodes[0], maintenance={}, reward=0.75), *episodes[1:]])
+    assert [(d.table, d.column) for d in compare(old, other)] == [("episodes", "reward")]
+    # Of two runs that have them they count.
+    assert [(d.table, d.column) for d in compare(new, other)] == [("episodes", "reward"), ("episodes", "maintenance")]
+
+
+def _of_a_setup(episode: Episode) -> Episode:
+    """`episode` with something in the columns of version 2."""
+    decisions = [
+        dataclasses.replace(decision, features=dataclasses.replace(decision.features, setup="a", benchmark="b"))
+        for decision in episode.decisions
+    ]
+    return dataclasses.replace(episode, decisions=tuple(decisions), maintenance={"forget": ""})
 
 
 def test_missing_tasks_are_told_and_the_rest_is_still_compared(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from memcon_platform.sweep.turns import Turns
+import pytest
+
+from memcon_platform.sweep.turns import Turns, out_of_order
 
 # Two cells of one named table, in the order of the plan; the ids sort the other way round.
 A, B, C = ("z", 0), ("z", 1), ("a", 0)
@@ -119,3 +121,37 @@ def test_the_same_news_twice_is_one_turn() -> None:
     assert table.next() == [B]
     table.ready(B, 1)
     assert table.next() == [C]
+
+
+def test_a_stopped_table_gives_no_turns_and_dismisses_who_waits_once() -> None:
+    table = all_ready(turns())
+    assert table.next() == [A]
+    assert table.dismissed() == []
+    table.stop()
+    assert (table.next(), table.dismissed(), table.dismissed()) == ([], [B, C], [])
+    # It had its turn, and waits for the next.
+    table.ready(A, 1)
+    assert (table.next(), table.dismissed()) == ([], [A])
+
+
+@pytest.mark.parametrize(
+    ("progress", "is_out"),
+    [
+        # Nothing has run; all has; a kill in the first round, in a later one, and between two.
+        ([(0, 3), (0, 3)], False),
+        ([(3, 3), (3, 3)], False),
+        ([(1, 3), (0, 3)], False),
+        ([(3, 5), (2, 5)], False),
+        ([(2, 5), (2, 5)], False),
+        # A shorter stream is done.
+        ([(2, 2), (4, 5)], False),
+        # A new stream begins behind others that have ended one task each: a fresh run would do the same.
+        ([(1, 3), (1, 3), (0, 3)], False),
+        ([(2, 3), (2, 3), (0, 3)], True),
+        ([(3, 3), (0, 3)], True),
+        # A stream failed and the others went on.
+        ([(0, 3), (1, 3)], True),
+    ],
+)
+def test_an_order_of_tasks_that_no_fresh_run_has_is_seen(progress: list[tuple[int, int]], is_out: bool) -> None:
+    assert out_of_order(progress) is is_out

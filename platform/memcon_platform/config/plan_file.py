@@ -141,15 +141,21 @@ def read_plan(run_dir: Path) -> RunPlan:
 def read_record(run_dir: Path) -> RunRecord:
     """All that plan.json of the run in `run_dir` keeps.
 
+    A run is named as its folder: one that was copied or renamed goes by its folder's name, not by the recorded one, so
+    that `plan.run_dir` is the folder that was read.
+
     Raises:
         NotFoundError, DamagedFileError, SchemaVersionError, StorageError: as in `read_plan`.
     """
     path = run_dir / PLAN_FILE
     record = _read(path)
+    # "." and ".." name no folder.
+    folder = run_dir.resolve() if run_dir.name in {"", ".."} else run_dir
     try:
+        codec.decode(str, record["run"], "run")
         plan = RunPlan(
-            run=codec.decode(str, record["run"], "run"),
-            root=run_dir.parent,
+            run=folder.name,
+            root=folder.parent,
             cells=tuple(_cell(item, f"cells[{i}]") for i, item in enumerate(record["cells"])),
             settings=codec.decode(RunSettings, record["run_settings"], "run_settings"),
             resolved=record["config"],

@@ -17,7 +17,7 @@ _SHOWN = 3
 
 
 def earlier_plan(plan: RunPlan, run: str) -> RunPlan:
-    """The plan of `run`: a folder, or the name alone of a run beside this one.
+    """The plan of `run`: a folder, or the name alone of a run, which is looked for beside this one first.
 
     Raises:
         ConfigError: `run` is this very run.
@@ -25,22 +25,30 @@ def earlier_plan(plan: RunPlan, run: str) -> RunPlan:
         NotFoundError: no run there.
         MemconError: its plan cannot be read.
     """
-    given = Path(run)
-    beside = given.name == run and not has_plan(given)
-    run_dir = plan.root / run if beside else given
+    given, beside = Path(run), plan.root / run
+    run_dir = beside if given.name == run and (has_plan(beside) or not has_plan(given)) else given
     if run_dir.resolve() == plan.run_dir.resolve():
         raise ConfigError(f"start_from: '{run}' is this run itself; name an earlier one")
     refuse_driven(run_dir)
     return read_plan(run_dir)
 
 
-def earlier_cell(plan: RunPlan, wanted: str | None, difference: Callable[[Cell], str], *, doing: str, key: str) -> Cell:
+def earlier_cell(
+    plan: RunPlan,
+    wanted: str | None,
+    difference: Callable[[Cell], str],
+    *,
+    source: Callable[[Cell], str],
+    doing: str,
+    key: str,
+) -> Cell:
     """The cell `wanted` of the earlier `plan`, or its only cell without a `difference` to the one that starts from it.
 
     Args:
         plan: the earlier run.
         wanted: a cell id.
         difference: how a cell of the earlier run does not fit, or "".
+        source: names what would be taken from a cell; cells that give the same are one candidate, the first of them.
         doing: begins the message of an error.
         key: the config key that would name a cell.
 
@@ -56,7 +64,11 @@ def earlier_cell(plan: RunPlan, wanted: str | None, difference: Callable[[Cell],
             raise ConfigError(f"{doing}: cell {wanted} of run '{plan.run}' does not fit: {problem}")
         return found
     differences = {cell.cell_id: difference(cell) for cell in plan.cells}
-    fitting = [cell for cell in plan.cells if not differences[cell.cell_id]]
+    candidates: dict[str, Cell] = {}
+    for cell in plan.cells:
+        if not differences[cell.cell_id]:
+            candidates.setdefault(source(cell), cell)
+    fitting = list(candidates.values())
     if len(fitting) == 1:
         return fitting[0]
     if fitting:

@@ -11,6 +11,7 @@ __all__ = [
     "RunStream",
     "StartWorker",
     "StopRequested",
+    "StopStream",
     "StopWorker",
     "StreamDone",
     "StreamFailed",
@@ -117,10 +118,18 @@ class GrantTask:
 
 
 @dataclass(frozen=True, slots=True)
+class StopStream:
+    """End a stream that waits for its next task, here."""
+
+    worker: int
+    stream: StreamName
+
+
+@dataclass(frozen=True, slots=True)
 class StopWorker:
     """Ask a worker's streams to end at their next task boundary."""
 
     worker: int
 
 
-Instruction = StartWorker | RunStream | GrantTask | StopWorker
+Instruction = StartWorker | RunStream | GrantTask | StopStream | StopWorker

@@ -26,7 +26,7 @@ from memcon_platform.sweep.runner import Observer, RunEnd, Runner
 from memcon_platform.sweep.starts import prepare_starts, write_starts
 from memcon_platform.sweep.status import StreamStatus
 from memcon_platform.sweep.supervisor import Supervisor
-from memcon_platform.sweep.turns import Turns
+from memcon_platform.sweep.turns import Turns, out_of_order
 from memcon_platform.trajectory import SinkFactory
 from memcon_policy_server.client.local import LocalClientFactory
 from memcon_workers.spec import StreamSpec
@@ -56,6 +56,7 @@ async def launch(plan: RunPlan, how: Launch) -> tuple[RunPlan, RunEnd]:
     Raises:
         LockedError: another process drives the run.
         ConfigError: the run exists with other cells, or what it starts from does not fit.
+        ConflictError: what it still has to take over is not as it was when it took the rest.
         StorageError: the run folder cannot be written.
         DamagedFileError: a file of the run is damaged or missing; nothing was written.
         Interrupted: Ctrl-C came during the start, or twice.
@@ -66,7 +67,7 @@ async def launch(plan: RunPlan, how: Launch) -> tuple[RunPlan, RunEnd]:
         found = statuses(plan)
         refuse_lost_journals(plan, found)
         prepared = prepare_starts(plan, found)
-        specs = stream_specs(plan, prepared.memory_files)
+        specs = stream_specs(plan, prepared.memory_files, prepared.memory_ended)
         write_plan(plan.run_dir, plan, wall_time_s=SystemClock().wall())
         write_starts(plan.run_dir, prepared.starts)
         left = {name: specs[name] for name in streams_left(plan, found)}
@@ -75,6 +76,15 @@ async def launch(plan: RunPlan, how: Launch) -> tuple[RunPlan, RunEnd]:
             await write_served_tables(plan)
             how.console.print("nothing is left to run: every task of the plan has ended", style="dim")
             return plan, RunEnd(stopped=False, failures={})
+        for table in _out_of_order(specs, found, _turns(plan, specs)):
+            how.console.print(
+                f"table '{table}' learns on in another order than a fresh run would: streams that were added, or that "
+                "failed earlier, are behind the others",
+                style="yellow",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
         return plan, await _run(plan, how, observer, left=left, found=found, imports=prepared.imports)
 
 
@@ -134,6 +144,17 @@ def _turns(plan: RunPlan, specs: Mapping[StreamName, StreamSpec]) -> list[Turns]
         if spec.gated and bound is not None:
             tables.setdefault(spec.table, (bound, []))[1].append(name)
     return [Turns(streams, bound=bound) for bound, streams in tables.values()]
+
+
+def _out_of_order(
+    specs: Mapping[StreamName, StreamSpec], found: Mapping[StreamName, tuple[StreamStatus, int]], turns: Sequence[Turns]
+) -> list[str]:
+    """Exact tables whose order of tasks is no longer that of a fresh run of the plan."""
+    return [
+        specs[table.streams[0]].table
+        for table in turns
+        if table.exact and out_of_order([(found[name][0].num_ended, found[name][1]) for name in table.streams])
+    ]
 
 
 def _snapshot(

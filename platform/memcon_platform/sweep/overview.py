@@ -49,7 +49,8 @@ def statuses(plan: RunPlan) -> dict[StreamName, tuple[StreamStatus, int]]:
     """Status and number of tasks of every stream of the plan.
 
     Raises:
-        DamagedFileError: a stream file cannot be read, or is missing though it has tasks in Parquet.
+        DamagedFileError: a stream file is damaged, or is missing though it has tasks in Parquet.
+        StorageError: a stream file cannot be read now.
     """
     refuse_lost_streams(plan)
     found = {}
@@ -64,7 +65,7 @@ def overview(plan: RunPlan) -> Overview:
     """Where the tasks of the plan stand.
 
     Raises:
-        DamagedFileError: a stream file cannot be read.
+        DamagedFileError, StorageError: as in `statuses`.
     """
     found = statuses(plan)
     labels: Mapping[str, str] = {cell.cell_id: cell.label for cell in plan.cells}

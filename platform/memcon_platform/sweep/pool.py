@@ -49,6 +49,10 @@ class Pool(Protocol):
         """Let a stream that waits on the worker begin its next task."""
         ...
 
+    async def stop_stream(self, worker: int, stream: StreamName) -> None:
+        """End a stream that waits on the worker for its next task."""
+        ...
+
     async def stop_worker(self, worker: int) -> None:
         """Ask the worker's streams to end at their next task boundary."""
         ...
@@ -122,6 +126,10 @@ class LocalPool:
     async def grant_task(self, worker: int, stream: StreamName) -> None:
         """Wake the stream."""
         self._worker.grant(*stream)
+
+    async def stop_stream(self, worker: int, stream: StreamName) -> None:
+        """Wake the stream, to end."""
+        self._worker.stop_stream(*stream)
 
     async def stop_worker(self, worker: int) -> None:
         """Let the streams end at their next task boundary."""

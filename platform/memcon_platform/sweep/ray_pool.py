@@ -58,7 +58,13 @@ class RayPool:
         """Call the actor; a call that breaks is the loss of the worker, since its stream would wait for ever."""
         actor = self._actors.get(worker)
         if actor is not None:
-            self._spawn(self._grant_task(worker, actor, stream))
+            self._spawn(self._tell_stream(worker, actor.grant, stream))
+
+    async def stop_stream(self, worker: int, stream: StreamName) -> None:
+        """Call the actor, as for a grant."""
+        actor = self._actors.get(worker)
+        if actor is not None:
+            self._spawn(self._tell_stream(worker, actor.stop_stream, stream))
 
     async def stop_worker(self, worker: int) -> None:
         """Ask the worker's streams to end at their next task boundary."""
@@ -122,9 +128,9 @@ class RayPool:
             if settling:
                 return
 
-    async def _grant_task(self, worker: int, actor: Any, stream: StreamName) -> None:
+    async def _tell_stream(self, worker: int, method: Any, stream: StreamName) -> None:
         try:
-            await actor.grant.remote(*stream)
+            await method.remote(*stream)
         except RayError as error:
             self._lose(worker, error)
 

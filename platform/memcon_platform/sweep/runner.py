@@ -17,6 +17,7 @@ from memcon_platform.sweep.events import (
     RunStream,
     StartWorker,
     StopRequested,
+    StopStream,
     StopWorker,
     StreamDone,
     StreamName,
@@ -51,7 +52,9 @@ class Observer(Protocol):
 class RunEnd:
     """How a launch ended."""
 
+    # It was asked to stop, and some stream has tasks left.
     stopped: bool
+    # Failed streams; what each failed of, and what that means for the rest.
     failures: Mapping[StreamName, str]
     results: dict[StreamName, StreamResult] = field(default_factory=dict)
 
@@ -94,11 +97,10 @@ class Runner:
         await self._unless_interrupted(self._pool.settle())
         while not self._pool.news.empty():
             await self._take(self._pool.news.get_nowait())
-        # A stop that came when the last task had ended has stopped nothing.
+        # A stop that came when the last task had ended has stopped nothing, and a failed stream stops its table.
         states = {self._supervisor.state(name) for name in self._specs}
-        return RunEnd(
-            stopped=StreamState.STOPPED in states, failures=self._supervisor.failures(), results=self._results
-        )
+        failures = {name: self._told(name, message) for name, message in self._supervisor.failures().items()}
+        return RunEnd(stopped=self._stopped and StreamState.STOPPED in states, failures=failures, results=self._results)
 
     def interrupt(self) -> None:
         """The first time: end after the current tasks; the second time: at once."""
@@ -162,6 +164,8 @@ class Runner:
                     await self._pool.run_stream(worker, self._specs[stream], worker_died=worker_died)
                 case GrantTask(worker, stream):
                     await self._pool.grant_task(worker, stream)
+                case StopStream(worker, stream):
+                    await self._pool.stop_stream(worker, stream)
                 case StopWorker(worker):
                     await self._pool.stop_worker(worker)
 
@@ -170,15 +174,18 @@ class Runner:
             if (cell, stream) in self._noted:
                 continue
             self._noted.add((cell, stream))
-            spec = self._specs[cell, stream]
-            others = (
-                f"; the other streams of table '{spec.table}' take their turns without it, so that what they learn is "
-                "not what an undisturbed run learns"
-            )
-            self._progress.note(f"stream {cell}/{stream} failed: {message}{others if spec.gated else ''}")
+            self._progress.note(f"stream {cell}/{stream} failed: {self._told((cell, stream), message)}")
             # A disk that is full for this note must not end the streams that go on.
             with suppress(StorageError):
                 replace_file(error_path(self._run_dir, cell, stream), message + "\n")
+
+    def _told(self, name: StreamName, message: str) -> str:
+        if not self._supervisor.stops_table(name):
+            return message
+        return (
+            f"{message}; table '{self._specs[name].table}' stops with it, since without its turns the other streams "
+            "would learn what no undisturbed run learns: the same command again goes on"
+        )
 
     def _count_done(self, cell: str) -> None:
         self._open_streams[cell] -= 1

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from memcon import codec
-from memcon.errors import ConfigError, DamagedFileError, SchemaVersionError, StorageError
+from memcon.errors import ConfigError, ConflictError, DamagedFileError, SchemaVersionError, StorageError
 from memcon.files import replace_file
 from memcon.policy_types import TableImport
 from memcon_platform.assembly import learning_settings, table_name
@@ -26,6 +26,7 @@ from memcon_platform.sweep.warm_tables import (
     cell_difference,
     cell_fingerprint,
     fingerprint_id,
+    shards_filled,
     sharers_difference,
 )
 
@@ -33,6 +34,8 @@ __all__ = ["Prepared", "Starts", "WarmMemory", "WarmTable", "prepare_starts", "r
 
 _STARTS_FILE = "starts.json"
 _SCHEMA_VERSION = 1
+# Of a source that is not as it was when this run took a part of what it takes.
+_GONE_ON = "put that run back as it was, or start a new one under another name (run=NAME)"
 _REMEDY = "restore it from a copy, or remove it: only reports lose what it says"
 # What two cells must have in common for the memory of one to serve the other, and, where no cell is named, besides.
 _SAME_MEMORY = ("benchmark", "memory", "embedder")
@@ -72,6 +75,8 @@ class WarmMemory:
     source_run: str
     source_cell: str
     frozen: bool
+    # Ended tasks of each stream of the source cell that was copied from, by stream; empty: not known.
+    ended: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,38 +93,49 @@ class Prepared:
 
     starts: Starts = Starts()
     imports: tuple[TableImport, ...] = ()
-    # Stream file that each stream without an ended task copies its memory from.
+    # Stream file that each stream whose memory is not filled copies it from, and the tasks that it has ended.
     memory_files: Mapping[StreamName, Path] = field(default_factory=lambda: MappingProxyType({}))
+    memory_ended: Mapping[StreamName, int] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def prepare_starts(plan: RunPlan, found: Mapping[StreamName, tuple[StreamStatus, int]]) -> Prepared:
     """Find and check all that the cells of `plan` start from; nothing is written.
 
-    A table that some stream has begun to learn in, and the memory of a stream with an ended task, were taken over by an
-    earlier launch: their source is not asked for again.
+    What an earlier launch took over is not asked for again: a table that is filled or that some stream has begun to
+    learn in, and the memory of a stream that is filled. What is still to be taken must come from the source as that
+    launch found it, so that a run never starts from two states of another one.
 
     Raises:
         ConfigError: a cell is not named and none or several fit, or the one that is named does not.
-        NotFoundError, DamagedFileError, LockedError: the earlier run cannot be read.
+        ConflictError: the source is not as it was when this run took a part of what it takes.
+        NotFoundError, DamagedFileError, LockedError, StorageError: the earlier run cannot be read.
     """
     before = read_starts(plan.run_dir)
+    fresh, begun = _warm_tables(plan)
+    filled = shards_filled(plan, fresh)
+    if not (begun or any(filled.values()) or _any_filled_memory(plan, found)):
+        # An earlier launch ended before it took anything.
+        before = Starts()
     tables = {warm.table: warm for warm in before.tables}
     memories = {warm.cell: warm for warm in before.memories}
     imports: list[TableImport] = []
-    files: dict[StreamName, Path] = {}
+    copies: dict[StreamName, tuple[Path, int]] = {}
     journals: dict[Path, EarlierTables] = {}
-    for table, (cell, stream, start) in _fresh_tables(plan).items():
-        warm, request = _table(plan, cell, stream, start, journals)
-        tables[table] = warm
-        imports.append(request)
+    for table, (cell, stream, start) in fresh.items():
+        if filled[table] < plan.settings.policy_server.shards:
+            tables[table], request = _table(plan, cell, stream, start, known=tables.get(table), journals=journals)
+            imports.append(request)
     for cell in plan.cells:
-        start_memory = cell.start_from.memory
-        fresh = [stream for stream in range(cell.streams) if found[cell.cell_id, stream][0].num_ended == 0]
-        if start_memory is not None and fresh:
-            memories[cell.cell_id], files_of_cell = _memory(plan, cell, start_memory, memories.get(cell.cell_id), fresh)
-            files |= files_of_cell
-    starts = Starts(tables=tuple(tables.values()), memories=tuple(memories.values()))
-    return Prepared(starts=starts, imports=tuple(imports), memory_files=files)
+        start_memory, streams = cell.start_from.memory, _to_fill(cell, found)
+        if start_memory is not None and streams:
+            memories[cell.cell_id], more = _memory(plan, cell, start_memory, memories.get(cell.cell_id), streams)
+            copies |= more
+    return Prepared(
+        starts=Starts(tables=tuple(tables.values()), memories=tuple(memories.values())),
+        imports=tuple(imports),
+        memory_files={name: path for name, (path, _) in copies.items()},
+        memory_ended={name: num_ended for name, (_, num_ended) in copies.items()},
+    )
 
 
 def read_starts(run_dir: Path) -> Starts:
@@ -159,15 +175,15 @@ def write_starts(run_dir: Path, starts: Starts) -> None:
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-def _fresh_tables(plan: RunPlan) -> dict[str, tuple[Cell, int, TableStart]]:
-    """Tables that start warm and that no stream has been claimed for: name -> first of its cells and streams.
+def _warm_tables(plan: RunPlan) -> tuple[dict[str, tuple[Cell, int, TableStart]], set[str]]:
+    """Tables that start warm: those that no stream has been claimed for, with their first cell and stream; the others.
 
     Tables are filled before the first stream of a launch is claimed.
 
     Raises:
         ConfigError: cells of one table start from different tables, or a cell without a table starts from one.
     """
-    fresh: dict[str, tuple[Cell, int, TableStart]] = {}
+    warm: dict[str, tuple[Cell, int, TableStart]] = {}
     begun: set[str] = set()
     starts: dict[str, TableStart | None] = {}
     for table, cell, stream in _learning_streams(plan):
@@ -177,11 +193,11 @@ def _fresh_tables(plan: RunPlan) -> dict[str, tuple[Cell, int, TableStart]]:
                 f"the cells of table '{table}' start from different tables ('{cell.label}' among them); give all of "
                 "them the same start_from.policy"
             )
-        if stream_path(plan.run_dir, cell.cell_id, stream).exists():
-            begun.add(table)
         if start is not None:
-            fresh.setdefault(table, (cell, stream, start))
-    return {table: place for table, place in fresh.items() if table not in begun}
+            warm.setdefault(table, (cell, stream, start))
+            if stream_path(plan.run_dir, cell.cell_id, stream).exists():
+                begun.add(table)
+    return {table: place for table, place in warm.items() if table not in begun}, begun
 
 
 def _learning_streams(plan: RunPlan) -> Iterator[tuple[str, Cell, int]]:
@@ -196,25 +212,37 @@ def _learning_streams(plan: RunPlan) -> Iterator[tuple[str, Cell, int]]:
 
 
 def _table(
-    plan: RunPlan, cell: Cell, stream: int, start: TableStart, journals: dict[Path, EarlierTables]
+    plan: RunPlan,
+    cell: Cell,
+    stream: int,
+    start: TableStart,
+    *,
+    known: WarmTable | None,
+    journals: dict[Path, EarlierTables],
 ) -> tuple[WarmTable, TableImport]:
+    """Where a table comes from, and what fills it; `known` is what an earlier launch has said of it."""
     doing = f"cell '{cell.label}' starts from the table of an earlier run"
     earlier = earlier_plan(plan, start.run)
     source = earlier_cell(
-        earlier, start.cell, lambda other: cell_difference(other, cell), doing=doing, key="start_from.policy.cell"
+        earlier,
+        start.cell or (known.source_cell if known is not None else None),
+        lambda other: cell_difference(other, cell),
+        source=lambda other: table_name(other, 0),
+        doing=doing,
+        key="start_from.policy.cell",
     )
-    names = list(dict.fromkeys(table_name(source, index) for index in range(source.streams)))
-    if cell.table_scope != "stream" and len(names) > 1:
-        raise ConfigError(
-            f"{doing}: cell {source.cell_id} of run '{earlier.run}' has {len(names)} tables (table_scope: stream), and "
-            "this cell has one; take table_scope: stream, or a run whose streams shared their table"
+    source_table = _source_table(plan, cell, stream, doing=doing, earlier=earlier, source=source)
+    folder = earlier.run_dir.resolve()
+    if folder not in journals:
+        journals[folder] = EarlierTables(earlier)
+    read = journals[folder]
+    if known is not None and known.events != read.last_events:
+        raise ConflictError(
+            f"{doing}: run '{earlier.run}' has gone on since this run took its table (its journals ended at event "
+            f"{_listed(known.events)}, now at {_listed(read.last_events)}); {_GONE_ON}"
         )
-    table, source_table = table_name(cell, stream), names[stream % len(names)]
-    if difference := sharers_difference(_sharers(earlier, source), _sharers(plan, cell)):
-        raise ConfigError(f"{doing}: table '{source_table}' of run '{earlier.run}' does not fit ({difference})")
-    read = journals.setdefault(earlier.run_dir.resolve(), EarlierTables(earlier))
-    warm = WarmTable(
-        table=table,
+    warm = known or WarmTable(
+        table=table_name(cell, stream),
         source_run=earlier.run,
         source_cell=source.cell_id,
         source_table=source_table,
@@ -223,7 +251,25 @@ def _table(
         fingerprint=fingerprint_id(cell_fingerprint(cell)),
         events=read.last_events,
     )
-    return warm, TableImport(table=table, source=warm.source, numbers=read.numbers(source_table, cap=start.cap))
+    return warm, TableImport(table=warm.table, source=warm.source, numbers=read.numbers(source_table, cap=start.cap))
+
+
+def _source_table(plan: RunPlan, cell: Cell, stream: int, *, doing: str, earlier: RunPlan, source: Cell) -> str:
+    """The table of cell `source` that the one of `cell` and `stream` starts from."""
+    names = list(dict.fromkeys(table_name(source, index) for index in range(source.streams)))
+    if cell.table_scope != "stream" and len(names) > 1:
+        raise ConfigError(
+            f"{doing}: cell {source.cell_id} of run '{earlier.run}' has {len(names)} tables (table_scope: stream), and "
+            "this cell has one; take table_scope: stream, or a run whose streams shared their table"
+        )
+    found = names[stream % len(names)]
+    if difference := sharers_difference(_sharers(earlier, source), _sharers(plan, cell)):
+        raise ConfigError(f"{doing}: table '{found}' of run '{earlier.run}' does not fit ({difference})")
+    return found
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def _sharers(plan: RunPlan, cell: Cell) -> list[Cell]:
@@ -236,33 +282,69 @@ def _sharers(plan: RunPlan, cell: Cell) -> list[Cell]:
 # --- memories --------------------------------------------------------------------------------------------------------
 
 
+def _to_fill(cell: Cell, found: Mapping[StreamName, tuple[StreamStatus, int]]) -> list[int]:
+    """Streams of `cell` whose memory is not filled; one with an ended task was."""
+    statuses = {stream: found[cell.cell_id, stream][0] for stream in range(cell.streams)}
+    return [stream for stream, status in statuses.items() if not status.is_seeded and status.num_ended == 0]
+
+
+def _any_filled_memory(plan: RunPlan, found: Mapping[StreamName, tuple[StreamStatus, int]]) -> bool:
+    cells = [cell for cell in plan.cells if cell.start_from.memory is not None]
+    return any(len(_to_fill(cell, found)) < cell.streams for cell in cells)
+
+
 def _memory(
-    plan: RunPlan, cell: Cell, start: MemoryStart, before: WarmMemory | None, fresh: list[int]
-) -> tuple[WarmMemory, dict[StreamName, Path]]:
-    """Where the memory of `cell` comes from, and the file for each of its `fresh` streams."""
+    plan: RunPlan, cell: Cell, start: MemoryStart, known: WarmMemory | None, streams: list[int]
+) -> tuple[WarmMemory, dict[StreamName, tuple[Path, int]]]:
+    """Where the memory of `cell` comes from, and the file for each of its `streams` with the tasks that it has ended.
+
+    `known` is what an earlier launch has said of it: it has chosen, and the earlier run may have got more cells since.
+    """
     doing = f"cell '{cell.label}' starts from the memory of an earlier run"
     earlier = earlier_plan(plan, start.run)
-    # An earlier launch has chosen already; the earlier run may have got more cells since.
-    wanted = start.cell or (before.source_cell if before is not None else None)
     same = _SAME_MEMORY if start.cell is not None else (*_SAME_MEMORY, *_SAME_AGENT)
     source = earlier_cell(
         earlier,
-        wanted,
+        start.cell or (known.source_cell if known is not None else None),
         lambda other: _memory_difference(other, cell, same, seed=start.cell is None),
+        source=lambda other: other.cell_id,
         doing=doing,
         key="start_from.memory.cell",
     )
+    ended: dict[int, int] = {}
     files = {}
-    for stream in fresh:
+    for stream in streams:
         index = stream % source.streams
-        path = stream_path(earlier.run_dir.resolve(), source.cell_id, index)
-        if stream_status(earlier.run_dir, source.cell_id, index).num_ended == 0:
-            raise ConfigError(
-                f"{doing}: stream {index} of cell {source.cell_id} has ended no task ({path}); run it first"
+        if index not in ended:
+            ended[index] = _ended(earlier, source, index, doing)
+        if known is not None and known.ended and known.ended[index] != ended[index]:
+            raise ConflictError(
+                f"{doing}: run '{earlier.run}' has gone on since this run took its memory (stream {index} of cell "
+                f"{source.cell_id} had ended {known.ended[index]} tasks, now {ended[index]}); {_GONE_ON}"
             )
-        files[cell.cell_id, stream] = path
-    warm = WarmMemory(cell=cell.cell_id, source_run=earlier.run, source_cell=source.cell_id, frozen=start.frozen)
+        files[cell.cell_id, stream] = stream_path(earlier.run_dir.resolve(), source.cell_id, index), ended[index]
+    warm = known or WarmMemory(
+        cell=cell.cell_id,
+        source_run=earlier.run,
+        source_cell=source.cell_id,
+        frozen=start.frozen,
+        # What others were filled with is not known where starts.json was removed.
+        ended=tuple(ended[index] for index in sorted(ended)) if len(streams) == cell.streams else (),
+    )
     return warm, files
+
+
+def _ended(earlier: RunPlan, source: Cell, stream: int, doing: str) -> int:
+    """Ended tasks of a stream whose memory is taken.
+
+    Raises:
+        ConfigError: it has ended none.
+    """
+    num_ended = stream_status(earlier.run_dir, source.cell_id, stream).num_ended
+    if num_ended == 0:
+        path = stream_path(earlier.run_dir.resolve(), source.cell_id, stream)
+        raise ConfigError(f"{doing}: stream {stream} of cell {source.cell_id} has ended no task ({path}); run it first")
+    return num_ended
 
 
 def _memory_difference(other: Cell, cell: Cell, axes: tuple[str, ...], *, seed: bool) -> str:

@@ -4,7 +4,8 @@
 
 A stream is waiting, running on one worker, done, stopped or failed. A stream whose worker died goes back to the front
 of the queue, and is told so; one whose workers die again and again without ending a task fails. Streams of a table
-with `max_open_episodes` are claimed at once, all of them, and begin each task when it is their turn (`Turns`).
+with `max_open_episodes` are claimed at once, all of them, and begin each task when it is their turn (`Turns`). Where
+these turns make a table exact, a stream that fails stops the table: its other streams end stopped at their next turn.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from memcon_platform.sweep.events import (
     RunStream,
     StartWorker,
     StopRequested,
+    StopStream,
     StopWorker,
     StreamDone,
     StreamFailed,
@@ -101,7 +103,7 @@ class Supervisor:
                 self._streams[name].turns = table
         self._waiting = deque(name for name in streams if self._streams[name].turns is None)
         self._waiting_gated = deque(name for name in streams if self._streams[name].turns is not None)
-        # Tables at which a turn may begin.
+        # Tables at which a turn may begin, or that were stopped.
         self._moved: list[Turns] = []
         self._workers: dict[int, _Worker] = {}
         self._num_workers = num_workers
@@ -131,6 +133,11 @@ class Supervisor:
     def failures(self) -> dict[StreamName, str]:
         """Failed streams with their messages."""
         return {name: s.message for name, s in self._streams.items() if s.state is StreamState.FAILED}
+
+    def stops_table(self, name: StreamName) -> bool:
+        """A failure of `name` stops its table."""
+        turns = self._streams[name].turns
+        return turns is not None and turns.exact
 
     # --- events ------------------------------------------------------------------------------------------------------
 
@@ -169,17 +176,21 @@ class Supervisor:
             self._moved.append(stream.turns)
 
     def _grants(self) -> list[Instruction]:
-        """Begin the turns that can begin now."""
+        """Begin the turns that can begin now; end the streams that wait at a table that was stopped."""
         moved, self._moved = self._moved, []
         if self._stopping:
             return []
         given: list[Instruction] = []
-        for name in (name for table in moved for name in table.next()):
-            worker = self._streams[name].worker
-            if worker is None:
-                raise InvariantError(f"stream {name} has a turn and no worker")
-            given.append(GrantTask(worker, name))
+        for table in moved:
+            given += [StopStream(self._worker_of(name), name) for name in table.dismissed()]
+            given += [GrantTask(self._worker_of(name), name) for name in table.next()]
         return given
+
+    def _worker_of(self, name: StreamName) -> int:
+        worker = self._streams[name].worker
+        if worker is None:
+            raise InvariantError(f"stream {name} waits for its turn and has no worker")
+        return worker
 
     def _leave(self, event: StreamDone | StreamStopped | StreamFailed) -> None:
         name, state = event.stream, _STATE_AFTER[type(event)]
@@ -197,6 +208,15 @@ class Supervisor:
         if stream.turns is not None:
             stream.turns.leaves(name)
             self._moved.append(stream.turns)
+            if state is StreamState.FAILED and stream.turns.exact:
+                self._stop_table(stream.turns)
+
+    def _stop_table(self, table: Turns) -> None:
+        """Without the turns of a failed stream the others would learn what no undisturbed run learns."""
+        table.stop()
+        for name in [name for name in self._waiting_gated if self._streams[name].turns is table]:
+            self._waiting_gated.remove(name)
+            self._end(name, StreamState.STOPPED)
 
     def _lost(self, worker: int, reason: str) -> None:
         lost = self._workers.pop(worker, None)
@@ -213,7 +233,7 @@ class Supervisor:
         # A stream that only waited for its turn killed no worker.
         if stream.turns is None or not stream.turns.lost(name):
             stream.deaths += 1
-        if self._stopping:
+        if self._stopping or (stream.turns is not None and stream.turns.stopped):
             self._end(name, StreamState.STOPPED)
         elif stream.deaths > self._max_deaths:
             self._end(name, StreamState.FAILED)
@@ -229,10 +249,11 @@ class Supervisor:
         self._end_waiting(StreamState.FAILED)
 
     def _end_waiting(self, state: StreamState) -> None:
-        for name in (*self._waiting, *self._waiting_gated):
-            self._end(name, state)
+        names = (*self._waiting, *self._waiting_gated)
         self._waiting.clear()
         self._waiting_gated.clear()
+        for name in names:
+            self._end(name, state)
 
     def _stop(self) -> list[Instruction]:
         self._stopping = True

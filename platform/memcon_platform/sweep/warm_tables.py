@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from memcon import codec, ids, registry
+from memcon.errors import DamagedFileError, NotFoundError
 from memcon.learning import transfer
 from memcon_platform.assembly import learning_settings
 from memcon_platform.config.plan import Cell, Entry, RunPlan
 from memcon_platform.sweep.run_folder import policy_folder
 from memcon_policy_server.fold import folded
+from memcon_policy_server.sharding import journal_path
 
-__all__ = ["EarlierTables", "cell_difference", "cell_fingerprint", "fingerprint_id", "sharers_difference"]
+__all__ = [
+    "EarlierTables",
+    "cell_difference",
+    "cell_fingerprint",
+    "fingerprint_id",
+    "shards_filled",
+    "sharers_difference",
+]
 
+_REMEDY = "restore it from a copy, or leave start_from.policy out; nothing was written over it"
 
 # Settings of control that change neither when decisions are taken nor what an arm does.
 _OF_NO_EFFECT = frozenset({"explain"})
@@ -28,8 +39,11 @@ class EarlierTables:
     """
 
     def __init__(self, plan: RunPlan) -> None:
-        num_shards = plan.settings.policy_server.shards
-        shards = [folded(policy_folder(plan), shard, num_shards) for shard in range(num_shards)]
+        directory, num_shards = policy_folder(plan), plan.settings.policy_server.shards
+        for path in (journal_path(directory, shard) for shard in range(num_shards)):
+            if not path.exists():
+                raise DamagedFileError(path, "it is missing, though a run starts from its table", _REMEDY)
+        shards = [folded(directory, shard, num_shards) for shard in range(num_shards)]
         self._shards = [core for core, _ in shards]
         # By shard.
         self.last_events = tuple(last_seq for _, last_seq in shards)
@@ -47,6 +61,25 @@ class EarlierTables:
             numbers |= dump["numbers"]["keys"]
             count_cap = dump["settings"].get("count_cap")
         return transfer.capped(dict(sorted(numbers.items())), cap, count_cap=count_cap)
+
+
+def shards_filled(plan: RunPlan, tables: Iterable[str]) -> dict[str, int]:
+    """Shards at which earlier launches of `plan` have filled each of `tables` from another run.
+
+    Raises:
+        MemconError: a journal of the run is damaged.
+    """
+    directory, num_shards = policy_folder(plan), plan.settings.policy_server.shards
+    filled = dict.fromkeys(tables, 0)
+    # A table is opened at all shards before it is filled at the first.
+    if not filled or not all(journal_path(directory, shard).exists() for shard in range(num_shards)):
+        return filled
+    for shard in range(num_shards):
+        core, _ = folded(directory, shard, num_shards)
+        for table in filled:
+            with suppress(NotFoundError):
+                filled[table] += "imported" in core.dump(table)
+    return filled
 
 
 def cell_fingerprint(cell: Cell) -> Mapping[str, Any]:

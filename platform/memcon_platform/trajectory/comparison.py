@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from memcon_platform.trajectory.blocks import finished_blocks
 from memcon_platform.trajectory.reader import read_run
-from memcon_platform.trajectory.schemas import ALL_TABLES, KEYS, SCHEMAS, is_volatile
+from memcon_platform.trajectory.schemas import ADDED, ALL_TABLES, KEYS, SCHEMAS, is_volatile
 
 __all__ = ["Difference", "compare"]
 
@@ -45,7 +47,8 @@ class Difference:
 def compare(run_a: Path, run_b: Path) -> list[Difference]:
     """Differences of all columns that are not volatile, rows matched by their key; empty = the runs are equal.
 
-    Floats are compared by their bits, so that -0.0 is not 0.0 and NaN equals itself.
+    Floats are compared by their bits, so that -0.0 is not 0.0 and NaN equals itself. Columns that files of an earlier
+    schema version lack are left out: what is read in their place was never stored.
 
     Raises:
         NotFoundError, DamagedFileError, SchemaVersionError: as in `read_run`.
@@ -53,8 +56,17 @@ def compare(run_a: Path, run_b: Path) -> list[Difference]:
     found: list[Difference] = []
     for table in ALL_TABLES:
         sides = [_sorted(getattr(read_run(run, tables=(table,)), table), table) for run in (run_a, run_b)]
-        found += _compare_table(table, sides[0], sides[1])
+        found += _compare_table(table, sides[0], sides[1], left_out=_lacking(run_a, table) | _lacking(run_b, table))
     return found
+
+
+def _lacking(run: Path, table: str) -> set[str]:
+    """Columns that some file of the run's table was written without."""
+    added = set(ADDED.get(table, ()))
+    if not added:
+        return set()
+    files = (pq.read_schema(block.path(run, table), memory_map=False) for block in finished_blocks(run))
+    return {column for schema in files for column in added - set(schema.names)}
 
 
 def _sorted(rows: Any, table: str) -> Any:
@@ -65,7 +77,7 @@ def _keys(rows: Any, table: str) -> list[_Key]:
     return list(zip(*(rows[key].to_pylist() for key in KEYS[table]), strict=True))
 
 
-def _compare_table(table: str, a: Any, b: Any) -> list[Difference]:
+def _compare_table(table: str, a: Any, b: Any, *, left_out: set[str]) -> list[Difference]:
     keys_a, keys_b = _keys(a, table), _keys(b, table)
     found = []
     if keys_a != keys_b:
@@ -76,7 +88,7 @@ def _compare_table(table: str, a: Any, b: Any) -> list[Difference]:
         b = b.take(pa.array([i for i, key in enumerate(keys_b) if key in set_a], pa.int64()))
         keys_a = [key for key in keys_a if key in set_b]
     for column in SCHEMAS[table].names:
-        if not is_volatile(table, column):
+        if not is_volatile(table, column) and column not in left_out:
             found += _compare_column(table, column, keys_a, first=a[column], second=b[column])
     return found
 
