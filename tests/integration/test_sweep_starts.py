@@ -271,6 +271,32 @@ def test_several_cells_that_fit_are_listed(root: Path) -> None:
     assert read_starts(root / "runs" / "chosen").tables[0].source_cell == cells[1]
 
 
+def test_cells_of_several_seeds_start_from_those_of_their_seed(root: Path) -> None:
+    launched(plan_of(root, "seeds", "axes.seed=[0,1]", limit=1))
+    plan = plan_of(root, "paired", start("seeds"), "axes.seed=[0,1]", limit=1)
+
+    launched(plan)
+
+    seed_of = {
+        cell.cell_id: cell.seed for name in ("seeds", "paired") for cell in read_plan(root / "runs" / name).cells
+    }
+    taken = {warm.table.partition("/")[2]: warm.source_cell for warm in read_starts(plan.run_dir).tables}
+    assert {seed_of[cell]: seed_of[source] for cell, source in taken.items()} == {0: 0, 1: 1}
+
+
+def test_a_memory_that_is_taken_over_brings_its_preload(root: Path) -> None:
+    filled = "axes.memory=[{name: metagpt, preload: {per_type: 1}}]"
+    launched(plan_of(root, "filled", filled, limit=1))
+    both = json.dumps({"policy": {"run": "filled"}, "memory": {"run": "filled"}})
+
+    # The memory entry itself names no preload: what is copied holds it.
+    launched(plan_of(root, "carried", f"start_from={both}", limit=1))
+
+    starts = read_starts(root / "runs" / "carried")
+    assert [warm.source_run for warm in starts.tables] == ["filled"]
+    assert [warm.source_run for warm in starts.memories] == ["filled"]
+
+
 def test_a_shared_table_is_about_all_that_has_fed_it(root: Path) -> None:
     memories = "axes.memory=[metagpt,{name: metagpt, failed_top_k: 1}]"
     both = ("table_scope=both", "max_open_episodes=1")

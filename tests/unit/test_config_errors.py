@@ -224,7 +224,11 @@ def test_a_wrong_limit_of_the_command_line_is_named_as_it_was_typed(config: Path
 
 
 @pytest.mark.parametrize(
-    ("own", "told"), [("reward: {failure_penalty: 5.0}", "reward"), ("control: {plan_injection: false}", "control")]
+    ("own", "told"),
+    [
+        ("reward: {failure_penalty: 5.0}", "reward.failure_penalty"),
+        ("control: {plan_injection: false, explain: true}", "control.plan_injection"),
+    ],
 )
 def test_cells_of_one_table_must_mean_the_same_by_a_return(config: Path, own: str, told: str) -> None:
     message = message_of(config, f"axes.policy=[ucb,{{name: ucb, {own}}}]", "table_scope=mine")
@@ -239,3 +243,9 @@ def test_a_memory_cannot_be_filled_from_a_benchmark_without_practice_tasks(tmp_p
 
     assert "benchmark 'toy num_tasks=100', which has no practice tasks" in message
     assert "take preload off the memory" in message
+
+
+def test_cells_of_one_table_may_differ_in_what_they_record(config: Path) -> None:
+    plan = load(config, ["axes.policy=[ucb,{name: ucb, control: {explain: true}}]", "table_scope=mine"])
+
+    assert {cell.table_scope for cell in plan.cells} == {"mine"}

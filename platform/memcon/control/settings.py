@@ -8,7 +8,10 @@ from typing import cast
 from memcon import checks
 from memcon.control.plans import PlanChoice, PlanForm
 
-__all__ = ["ControlSettings", "PreloadSettings"]
+__all__ = ["OBSERVING", "ControlSettings", "PreloadSettings"]
+
+# Settings of control that change neither when decisions are taken nor what an arm does.
+OBSERVING = frozenset({"explain"})
 
 
 @dataclass(slots=True, kw_only=True)

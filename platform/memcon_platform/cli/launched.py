@@ -49,11 +49,11 @@ def run_plan(
         except Interrupted:
             click.echo("stopped at once; the same command again repeats the open tasks and goes on", err=True)
             return _INTERRUPTED
-        if end.stopped:
-            click.echo("stopped; the same command again goes on", err=True)
-            return _INTERRUPTED
-        if then is not None:
+        if then is not None and not end.stopped:
             then(plan, end)
         for (cell, stream), message in end.failures.items():
             click.echo(f"error: stream {stream} of cell {cell} failed: {' '.join(message.split())}", err=True)
+        if end.stopped:
+            click.echo("stopped; the same command again goes on", err=True)
+            return _INTERRUPTED
     return _FAILED if end.failures else 0

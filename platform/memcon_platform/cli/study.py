@@ -69,7 +69,9 @@ def run_command(
     context: click.Context, config: Path, overrides: tuple[str, ...], *, local: bool, limit: int | None
 ) -> int:
     """`memcon study headroom CONFIG` if CONFIG gives study.streams, then `memcon sweep CONFIG`."""
-    if "streams" in (load(config, overrides, limit).resolved.get("study") or {}):
+    if "streams" not in (load(config, overrides, limit).resolved.get("study") or {}):
+        say(Console(), "the config gives no study.streams: no outcome matrix, the sweep alone")
+    else:
         code = _headroom(study_of(config, overrides, limit), local=local, as_json=False)
         if code:
             return code

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from memcon import codec, registry
-from memcon.control.settings import PreloadSettings
+from memcon.control.settings import OBSERVING, PreloadSettings
 from memcon.errors import ConfigError
 from memcon.learning.settings import difference
 from memcon.policy_types import LearningSettings
@@ -205,15 +205,26 @@ def _check_shared_tables(cells: Sequence[Cell], drafts: Sequence[Draft]) -> None
             continue
         earlier, expected = first.setdefault(cell.table_scope, (cell, learning))
         differing = difference(expected, learning)
-        for name in ("reward", "control", "max_open_episodes", "start_from"):
-            if getattr(earlier, name) != getattr(cell, name):
-                differing += f"{'; ' if differing else ''}{name}"
+        for name in _unlike(earlier, cell):
+            differing += f"{'; ' if differing else ''}{name}"
         if differing:
             raise KeyPathError(
                 draft.origin,
                 f"{draft.origin}: the cells '{earlier.label}' and '{cell.label}' share the table '{cell.table_scope}' "
                 f"and differ in {differing}; give them equal settings, or tables of their own",
             )
+
+
+def _unlike(one: Cell, other: Cell) -> Iterator[str]:
+    """Key paths in which two cells differ that share a table, and must not: a return would mean two things."""
+    for part in POLICY_SECTIONS:
+        for field in fields(getattr(one, part)):
+            values = {getattr(getattr(cell, part), field.name) for cell in (one, other)}
+            if field.name not in OBSERVING and len(values) > 1:
+                yield f"{part}.{field.name}"
+    for name in ("max_open_episodes", "start_from"):
+        if getattr(one, name) != getattr(other, name):
+            yield name
 
 
 def _check_schedules(cells: Sequence[Cell], drafts: Sequence[Draft]) -> None:

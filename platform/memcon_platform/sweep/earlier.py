@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from memcon.errors import ConfigError, UnknownNameError
@@ -39,6 +39,7 @@ def earlier_cell(
     difference: Callable[[Cell], str],
     *,
     source: Callable[[Cell], str],
+    seed: int,
     doing: str,
     key: str,
 ) -> Cell:
@@ -49,6 +50,7 @@ def earlier_cell(
         wanted: a cell id.
         difference: how a cell of the earlier run does not fit, or "".
         source: names what would be taken from a cell; cells that give the same are one candidate, the first of them.
+        seed: of several that fit, the only one of this seed is taken.
         doing: begins the message of an error.
         key: the config key that would name a cell.
 
@@ -64,13 +66,11 @@ def earlier_cell(
             raise ConfigError(f"{doing}: cell {wanted} of run '{plan.run}' does not fit: {problem}")
         return found
     differences = {cell.cell_id: difference(cell) for cell in plan.cells}
-    candidates: dict[str, Cell] = {}
-    for cell in plan.cells:
-        if not differences[cell.cell_id]:
-            candidates.setdefault(source(cell), cell)
-    fitting = list(candidates.values())
-    if len(fitting) == 1:
-        return fitting[0]
+    fitting = _distinct([cell for cell in plan.cells if not differences[cell.cell_id]], source)
+    paired = [cell for cell in fitting if cell.seed == seed]
+    for candidates in (paired, fitting):
+        if len(candidates) == 1:
+            return candidates[0]
     if fitting:
         listed = ", ".join(f"{cell.cell_id} ({cell.label})" for cell in fitting[:_SHOWN])
         raise ConfigError(
@@ -83,6 +83,14 @@ def earlier_cell(
         f"{doing}: no cell of run '{plan.run}' fits ({shown}{_more(len(plan.cells))}); take these settings, name "
         "another run, or leave start_from out"
     )
+
+
+def _distinct(cells: Sequence[Cell], source: Callable[[Cell], str]) -> list[Cell]:
+    """The first cell of each that gives the same."""
+    found: dict[str, Cell] = {}
+    for cell in cells:
+        found.setdefault(source(cell), cell)
+    return list(found.values())
 
 
 def _more(count: int) -> str:

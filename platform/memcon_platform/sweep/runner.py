@@ -184,7 +184,7 @@ class Runner:
             return message
         return (
             f"{message}; table '{self._specs[name].table}' stops with it, since without its turns the other streams "
-            "would learn what no undisturbed run learns: the same command again goes on"
+            "would learn what no undisturbed run learns: mend that, then the same command again goes on"
         )
 
     def _count_done(self, cell: str) -> None:

@@ -228,6 +228,7 @@ def _table(
         start.cell or (known.source_cell if known is not None else None),
         lambda other: cell_difference(other, cell),
         source=lambda other: table_name(other, 0),
+        seed=cell.seed,
         doing=doing,
         key="start_from.policy.cell",
     )
@@ -308,6 +309,7 @@ def _memory(
         start.cell or (known.source_cell if known is not None else None),
         lambda other: _memory_difference(other, cell, same, seed=start.cell is None),
         source=lambda other: other.cell_id,
+        seed=cell.seed,
         doing=doing,
         key="start_from.memory.cell",
     )

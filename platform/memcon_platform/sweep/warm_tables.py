@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from memcon import codec, ids, registry
+from memcon.control.settings import OBSERVING
 from memcon.errors import DamagedFileError, NotFoundError
 from memcon.learning import transfer
 from memcon_platform.assembly import learning_settings
@@ -26,9 +27,6 @@ __all__ = [
 ]
 
 _REMEDY = "restore it from a copy, or leave start_from.policy out; nothing was written over it"
-
-# Settings of control that change neither when decisions are taken nor what an arm does.
-_OF_NO_EFFECT = frozenset({"explain"})
 
 
 class EarlierTables:
@@ -82,7 +80,7 @@ def shards_filled(plan: RunPlan, tables: Iterable[str]) -> dict[str, int]:
     return filled
 
 
-def cell_fingerprint(cell: Cell) -> Mapping[str, Any]:
+def cell_fingerprint(cell: Cell, *, with_preload: bool = True) -> Mapping[str, Any]:
     """What the numbers of the cell's table are about; empty for a cell without a table."""
     settings = learning_settings(cell)
     if settings is None:
@@ -91,12 +89,12 @@ def cell_fingerprint(cell: Cell) -> Mapping[str, Any]:
         goal_types=_goal_types(cell.benchmark.name, codec.encode_json(cell.benchmark.parameters)),
         settings=settings,
         reward=cell.reward,
-        control={name: value for name, value in codec.encode(cell.control).items() if name not in _OF_NO_EFFECT},
+        control={name: value for name, value in codec.encode(cell.control).items() if name not in OBSERVING},
         agent={"framework": _described(cell.framework), "backbone": _described(cell.backbone)},
         backend={
             "memory": _described(cell.memory),
             "embedder": _described(cell.embedder),
-            "preload": codec.encode(cell.preload),
+            "preload": codec.encode(cell.preload) if with_preload else None,
         },
     )
 
@@ -118,10 +116,12 @@ def sharers_difference(recorded: Sequence[Cell], asked: Sequence[Cell]) -> str:
 
 def cell_difference(recorded: Cell, asked: Cell) -> str:
     """Why `asked` cannot start from the table of `recorded`, a cell of an earlier run; "" when it can."""
-    fingerprint = cell_fingerprint(recorded)
+    # A memory that is taken over holds its own preload, whatever the config says of one.
+    with_preload = asked.start_from.memory is None
+    fingerprint = cell_fingerprint(recorded, with_preload=with_preload)
     if not fingerprint:
         return f"policy '{recorded.policy.name}' keeps no table"
-    return transfer.fingerprint_difference(fingerprint, cell_fingerprint(asked))
+    return transfer.fingerprint_difference(fingerprint, cell_fingerprint(asked, with_preload=with_preload))
 
 
 def fingerprint_id(fingerprint: Mapping[str, Any]) -> str:
