@@ -289,12 +289,10 @@ def test_a_memory_that_is_taken_over_brings_its_preload(root: Path) -> None:
     launched(plan_of(root, "filled", filled, limit=1))
     both = json.dumps({"policy": {"run": "filled"}, "memory": {"run": "filled"}})
 
-    # The memory entry itself names no preload: what is copied holds it.
     launched(plan_of(root, "carried", f"start_from={both}", limit=1))
 
     starts = read_starts(root / "runs" / "carried")
-    assert [warm.source_run for warm in starts.tables] == ["filled"]
-    assert [warm.source_run for warm in starts.memories] == ["filled"]
+    assert (starts.tables[0].source_run, starts.memories[0].source_run) == ("filled", "filled")
 
 
 def test_a_shared_table_is_about_all_that_has_fed_it(root: Path) -> None:
