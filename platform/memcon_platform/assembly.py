@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
-from memcon import ids, registry
+from memcon import ids
 from memcon.policy_types import LearningSettings
 from memcon_platform.config.plan import Cell, Entry, RunPlan
+from memcon_platform.config.policies import policy_config
 from memcon_platform.sweep.events import StreamName
 from memcon_platform.sweep.status import stream_path
 from memcon_workers.spec import PluginSpec, StreamSpec
@@ -58,7 +58,7 @@ def stream_specs(
 
 def learning_settings(cell: Cell) -> LearningSettings | None:
     """What the cell's table is created with; None for a policy without a table, such as `none`."""
-    settings: LearningSettings | None = _policy_config(cell).learning_settings()
+    settings: LearningSettings | None = policy_config(cell.policy).learning_settings()
     start = cell.start_from.policy
     if settings is None or start is None or not start.frozen:
         return settings
@@ -100,7 +100,7 @@ def _first_spec(plan: RunPlan, cell: Cell, learning: LearningSettings | None) ->
         task_time_limit_s=plan.settings.task_time_limit_s,
         preload=cell.preload,
         memory_frozen=any(start is not None and start.frozen for start in (cell.start_from.memory, cell.preload)),
-        trial_set=getattr(_policy_config(cell), "trial_set", None),
+        trial_set=getattr(policy_config(cell.policy), "trial_set", None),
         setup=_setup(cell),
     )
 
@@ -109,10 +109,6 @@ def _setup(cell: Cell) -> str:
     """Who acts on what: equal for cells whose framework, backbone and memory are."""
     parts = [[entry.name, dict(entry.parameters)] for entry in (cell.framework, cell.backbone, cell.memory)]
     return ids.stable_hash("setup", *parts)
-
-
-def _policy_config(cell: Cell) -> Any:
-    return registry.configure("policy", cell.policy.name, cell.policy.parameters)
 
 
 def _plugin(entry: Entry) -> PluginSpec:

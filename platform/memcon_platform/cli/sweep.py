@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from memcon import codec, registry
+from memcon import codec
 from memcon.errors import ConfigError, NotFoundError
 from memcon_platform.cli import plan_table
 from memcon_platform.cli.launched import run_plan
@@ -21,6 +21,7 @@ from memcon_platform.cli.report import print_report
 from memcon_platform.cli.tracked import say
 from memcon_platform.config import PlanSummary, load, plan_summary
 from memcon_platform.config.plan import RunPlan
+from memcon_platform.config.policies import policy_config
 
 if TYPE_CHECKING:
     from memcon_platform.sweep.runner import RunEnd
@@ -67,7 +68,7 @@ def _refuse_trials(plan: RunPlan) -> None:
         ConfigError: the plan has such a cell.
     """
     for cell in plan.cells:
-        if hasattr(registry.configure("policy", cell.policy.name, cell.policy.parameters), "trial_set"):
+        if hasattr(policy_config(cell.policy), "trial_set"):
             raise ConfigError(
                 f"policy '{cell.policy.label}' plays every arm of a task, which makes the outcome matrix of a study; "
                 "take it out of the policies, and run `memcon study headroom CONFIG`"

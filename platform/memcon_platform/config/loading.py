@@ -19,6 +19,7 @@ from memcon_platform.config.entries import POLICY_SECTIONS, PRELOAD, Choice, par
 from memcon_platform.config.grid import SHAPE, Draft, Shape, expand, parse_shape
 from memcon_platform.config.identity import cell_id, non_defaults
 from memcon_platform.config.plan import Cell, Entry, RunPlan, RunSettings
+from memcon_platform.config.policies import policy_config, policy_learning
 from memcon_platform.config.sections import KeyPathError, as_mapping, check_keys, refusing, section, whole_number
 from memcon_platform.config.tasks import has_practice, horizons, stream_sizes
 
@@ -200,7 +201,7 @@ def _check_shared_tables(cells: Sequence[Cell], drafts: Sequence[Draft]) -> None
     """Cells of one named table must learn alike, and bound it alike."""
     first: dict[str, tuple[Cell, LearningSettings]] = {}
     for cell, draft in zip(cells, drafts, strict=True):
-        learning = _learning(cell.policy)
+        learning = policy_learning(cell.policy)
         if cell.table_scope in {"cell", "stream"} or learning is None:
             continue
         earlier, expected = first.setdefault(cell.table_scope, (cell, learning))
@@ -244,18 +245,9 @@ def _check_schedules(cells: Sequence[Cell], drafts: Sequence[Draft]) -> None:
             )
 
 
-def _learning(policy: Entry) -> LearningSettings | None:
-    settings: LearningSettings | None = _policy_config(policy).learning_settings()
-    return settings
-
-
 def _uses_table(policy: Entry) -> bool:
     # A rule of another package that does not say is one that learns.
-    return bool(getattr(_policy_config(policy), "uses_table", True))
-
-
-def _policy_config(policy: Entry) -> Any:
-    return registry.configure("policy", policy.name, policy.parameters)
+    return bool(getattr(policy_config(policy), "uses_table", True))
 
 
 def _run_name(name: Any) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from memcon import registry
 from memcon_platform.config.plan import PLUGIN_AXES, Cell, RunPlan
+from memcon_platform.config.policies import policy_learning
 from memcon_platform.config.tasks import horizons
 
 __all__ = ["CellSummary", "PlanSummary", "plan_summary"]
@@ -111,4 +111,4 @@ def _assumptions(cells: Iterable[Cell]) -> list[str]:
 
 def _decides(cell: Cell) -> bool:
     """The cell's policy has a table that is asked."""
-    return registry.configure("policy", cell.policy.name, cell.policy.parameters).learning_settings() is not None
+    return policy_learning(cell.policy) is not None
