@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["DecideReply", "DecideRequest", "LearningSettings", "OutcomeReply", "OutcomeRequest", "TableImport"]
+__all__ = [
+    "CancelRequest",
+    "DecideReply",
+    "DecideRequest",
+    "LearningSettings",
+    "OutcomeReply",
+    "OutcomeRequest",
+    "TableImport",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +41,9 @@ class LearningSettings:
     exploration_floor: float = 0.0
     # Nothing that happens changes the numbers: decisions and outcomes are recorded only.
     frozen: bool = False
+    # How many ended decisions a shard remembers, the last ones; None = all, as a sweep needs. One that is forgotten is
+    # an unknown id from then on.
+    closed_kept: int | None = None
     schema_version: int = 1
 
 
@@ -99,9 +110,22 @@ class OutcomeRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeReply:
-    """How the owner took an outcome: "credited", "duplicate", "late", "recovered" or "not_applied"."""
+    """How the owner took an outcome.
+
+    "credited": to the open decision. "recovered": its decide had died with a process, the token stood in. "late": it
+    had expired. "duplicate": the same was recorded before, no effect. "not_applied": its default outcome was learned
+    when it expired, so this one is only recorded.
+    """
 
     decision_id: str
     status: str
     # The discounted return that was credited.
     credit: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequest:
+    """A decision to take back: nobody will tell its outcome."""
+
+    decision_id: str
+    token: str

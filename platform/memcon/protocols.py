@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from memcon.policy_types import (
+    CancelRequest,
     DecideReply,
     DecideRequest,
     LearningSettings,
@@ -341,6 +342,18 @@ class PolicyClient(Protocol):
             ConflictError: another reward is already recorded, or the decision was cancelled.
             NotFoundError: unknown id and no valid token.
             UnavailableError: as in `decide`; what was already credited stays credited.
+        """
+        ...
+
+    async def cancel(self, request: CancelRequest) -> bool:
+        """Take an open decision back durably; True if it was open. Safe to repeat.
+
+        Without effect on one that is cancelled or expired, and on one that the owner does not know.
+
+        Raises:
+            ConflictError: it is credited already.
+            NotFoundError: no valid token.
+            UnavailableError: as in `decide`.
         """
         ...
 

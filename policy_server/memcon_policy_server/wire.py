@@ -8,29 +8,48 @@ from __future__ import annotations
 from memcon.errors import ConfigError, ConflictError, MemconError, NotFoundError, UnavailableError
 
 __all__ = [
+    "CANCEL",
     "CANCEL_EPISODE",
     "DECIDE",
+    "DECIDE_BATCH",
+    "FREEZE_TABLE",
     "HEALTH",
     "IMPORT_TABLE",
+    "METRICS",
+    "OPENAPI",
     "OPEN_TABLE",
+    "OUTCOME",
     "OUTCOMES",
     "SHARD_HEADER",
+    "SHARD_MAP",
     "TABLES",
+    "LimitError",
     "MovedError",
     "RejectedError",
     "TooLargeError",
+    "UnauthorizedError",
     "error_of",
     "shard_mark",
     "status_of",
 ]
 
+# Of an owner's listener and of the gateway alike.
 OPEN_TABLE = "/v1/open_table"
-DECIDE = "/v1/decide"
-OUTCOMES = "/v1/outcomes"
-CANCEL_EPISODE = "/v1/cancel_episode"
 IMPORT_TABLE = "/v1/import_table"
-HEALTH = "/v1/health"
+FREEZE_TABLE = "/v1/freeze_table"
+DECIDE = "/v1/decide"
+DECIDE_BATCH = "/v1/decide_batch"
+OUTCOME = "/v1/outcome"
+OUTCOMES = "/v1/outcomes"
+CANCEL = "/v1/cancel"
+CANCEL_EPISODE = "/v1/cancel_episode"
 TABLES = "/v1/tables"
+# Without a token: nothing learned stands in them.
+HEALTH = "/v1/health"
+METRICS = "/metrics"
+# Of the gateway only.
+SHARD_MAP = "/v1/shard_map"
+OPENAPI = "/openapi.json"
 
 # A port that was freed may be another shard's next one: the client says whom it means, the listener checks it.
 SHARD_HEADER = "memcon-shard"
@@ -48,8 +67,18 @@ class TooLargeError(RejectedError):
     """The request's body is over the limit: send it in parts."""
 
 
+class UnauthorizedError(MemconError):
+    """The request bears no valid token: send "authorization: Bearer ..." with the server's token."""
+
+
+class LimitError(ConflictError):
+    """The request would pass a limit of this server: raise the limit, or use fewer of the thing."""
+
+
 # First match wins: subclasses stand before their bases.
 _CODES: tuple[tuple[type[MemconError], int, str], ...] = (
+    (UnauthorizedError, 401, "unauthorized"),
+    (LimitError, 409, "limit"),
     (ConflictError, 409, "conflict"),
     (NotFoundError, 404, "not_found"),
     (MovedError, 421, "moved"),

@@ -17,7 +17,13 @@ ESTIMATORS = ("ema", "mean", "capped_mean")
 SCHEMA_VERSION = 1
 # Fields that came after journals and exports had been written: they stand in a text only where they say something, so
 # that the text of settings without them stays what it was.
-_ADDED: Mapping[str, Any] = {"count_cap": None, "pooling": [], "exploration_floor": 0.0, "frozen": False}
+_ADDED: Mapping[str, Any] = {
+    "count_cap": None,
+    "pooling": [],
+    "exploration_floor": 0.0,
+    "frozen": False,
+    "closed_kept": None,
+}
 
 
 def check_settings(settings: LearningSettings) -> None:
