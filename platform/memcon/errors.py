@@ -72,11 +72,11 @@ class DamagedFileError(MemconError):
 class SchemaVersionError(MemconError):
     """A file was written under another schema version: use the matching memcon or migrate it."""
 
-    def __init__(self, path: object, found: object, expected: object) -> None:
+    def __init__(
+        self, path: object, found: object, expected: object, *, remedy: str = "migrate it or use its memcon"
+    ) -> None:
         self.path, self.found, self.expected = str(path), found, expected
-        super().__init__(
-            f"{path} has schema version {found}, this memcon reads {expected}; migrate it or use its memcon"
-        )
+        super().__init__(f"{path} has schema version {found}, this memcon reads {expected}; {remedy}")
 
 
 class StorageError(MemconError):

@@ -10,10 +10,12 @@ import json
 
 __all__ = ["decision_id", "draw64", "episode_id", "shard_of", "stable_hash"]
 
+# Made once: `json.dumps` with these options makes one a call.
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
 
 def _digest(parts: tuple[object, ...], size: int) -> bytes:
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.blake2b(text.encode(), digest_size=size).digest()
+    return hashlib.blake2b(_ENCODER.encode(parts).encode(), digest_size=size).digest()
 
 
 def stable_hash(*parts: object, size: int = 8) -> str:

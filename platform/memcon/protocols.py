@@ -338,8 +338,11 @@ class PolicyClient(Protocol):
     async def outcomes(self, requests: Sequence[OutcomeRequest]) -> Sequence[OutcomeReply]:
         """Credit decisions; returns after all are durable. Safe to repeat.
 
+        One that had expired is credited late; where its default outcome was learned, the outcome is recorded and not
+        applied (`OutcomeReply.status`).
+
         Raises:
-            ConflictError: another reward is already recorded, or the decision was cancelled.
+            ConflictError: another outcome is already recorded, or the decision or its episode was cancelled.
             NotFoundError: unknown id and no valid token.
             UnavailableError: as in `decide`; what was already credited stays credited.
         """

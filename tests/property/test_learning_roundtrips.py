@@ -231,7 +231,7 @@ def test_text_never_moves_from_one_field_into_the_next(features: StateFeatures, 
     assert len(keys) == len({(left, right), (right, left), (left + right, "")})
 
 
-@given(ANY_TEXT, TEXTS, ANY_TEXT, COUNT, ANY_TEXT, ANY_TEXT)
+@given(st.text(), st.lists(st.text(), min_size=1, max_size=3).map(tuple), st.text(), COUNT, st.text(), st.text())
 def test_token_gives_back_any_claims(
     table: str, keys: tuple[str, ...], action_id: str, position: int, decision_id: str, episode_id: str
 ) -> None:

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from memcon import ids
 from memcon.errors import ConflictError, NotFoundError
 from memcon.learning import state_key, transfer
-from memcon.learning.events import Created, EpisodeClosed, Event, Imported, decode_event, encode_event
+from memcon.learning.events import Created, EpisodeClosed, Event, Imported, SettingsChanged, decode_event, encode_event
 from memcon.learning.exploration import UcbConfig, UniformConfig
 from memcon.learning.exploration.thompson import PooledConfig
 from memcon.learning.shard import Handled, PolicyShard
 from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeRequest, TableImport
 from memcon.seeds import Generator, SeedTree
+from memcon.testing.policy import cancel_request
 from support.key_chains import POOLED, chain
 
 SECRET = b"a secret of the tests"
@@ -38,6 +39,14 @@ ONE_KEY = tuple((key,) for key in "abcdef")
 # Benchmark, goal type and whether there is a plan: chains that share none, the coarsest, or all but the finest key.
 PLACES = (("x", "put", True), ("x", "put", False), ("x", "heat", False), ("y", "put", False), ("z", "find", True))
 NUM_SHARDS = 4
+# State -> status of an outcome that is taken, and the state after it.
+TAKEN = {
+    "open": ("credited", "credited"),
+    "credited": ("duplicate", "credited"),
+    "expired": ("late", "credited"),
+    "defaulted": ("not_applied", "recorded"),
+    "recorded": ("duplicate", "recorded"),
+}
 
 
 def chains_of(table_settings: LearningSettings) -> tuple[tuple[str, ...], ...]:
@@ -55,8 +64,10 @@ class _World:
         self.shards = [PolicyShard(i, num_shards, SECRET) for i in range(num_shards)]
         self.journals: list[list[Event]] = [[] for _ in self.shards]
         self.replies: dict[str, tuple[DecideRequest, DecideReply]] = {}
-        # decision id -> "open", "credited" or "cancelled"
+        # decision id -> "open", "credited", "cancelled", "expired", "defaulted", or "recorded" (its outcome came later)
         self.states: dict[str, str] = {}
+        self.closed_episodes: set[str] = set()
+        self.statuses: set[str] = set()
         for i, shard in enumerate(self.shards):
             self.journals[i].extend(shard.open_table("t", table_settings).events)
             if warm is not None:
@@ -92,26 +103,41 @@ class _World:
         try:
             handled = self.shards[i].outcome(outcome)
         except ConflictError:
-            assert self.states[decision_id] != "open"
+            gone = request.episode_id in self.closed_episodes
+            assert self.states[decision_id] in {"credited", "cancelled", "recorded", *({"expired"} if gone else ())}
             return
         self.journals[i].extend(handled.events)
-        assert handled.reply.status == ("credited" if self.states[decision_id] == "open" else "duplicate")
-        self.states[decision_id] = "credited"
+        status, after = TAKEN[self.states[decision_id]]
+        assert handled.reply.status == status
+        self.statuses.add(status)
+        self.states[decision_id] = after
 
     def cancel(self, decision_id: str) -> None:
-        i = self.owner(self.replies[decision_id][0].keys[-1])
+        request, reply = self.replies[decision_id]
+        i = self.owner(request.keys[-1])
         try:
-            handled = self.shards[i].cancel("t", decision_id)
+            handled = self.shards[i].cancel(cancel_request(reply))
         except ConflictError:
             assert self.states[decision_id] == "credited"
             return
         self.journals[i].extend(handled.events)
-        self.states[decision_id] = "cancelled"
+        assert handled.reply == (self.states[decision_id] == "open")
+        if handled.reply:
+            self.states[decision_id] = "cancelled"
+
+    def expire(self, decision_id: str, default_reward: float | None) -> None:
+        i = self.owner(self.replies[decision_id][0].keys[-1])
+        handled = self.shards[i].expire("t", decision_id, default_reward)
+        self.journals[i].extend(handled.events)
+        assert handled.reply == (self.states[decision_id] == "open")
+        if handled.reply:
+            self.states[decision_id] = "expired" if default_reward is None else "defaulted"
 
     def cancel_episode(self, episode_id: str) -> None:
         for i, shard in enumerate(self.shards):
             handled: Handled[int] = shard.cancel_episode("t", episode_id)
             self.journals[i].extend(handled.events)
+        self.closed_episodes.add(episode_id)
         for decision_id, (request, _) in self.replies.items():
             if request.episode_id == episode_id and self.states[decision_id] == "open":
                 self.states[decision_id] = "cancelled"
@@ -121,8 +147,8 @@ class _World:
         credited: Counter[tuple[str, str]] = Counter()
         for decision_id, (request, reply) in self.replies.items():
             for key in () if self.settings.frozen else request.keys:
-                taken[key, reply.action_id] += self.states[decision_id] != "cancelled"
-                credited[key, reply.action_id] += self.states[decision_id] == "credited"
+                taken[key, reply.action_id] += self.states[decision_id] not in {"cancelled", "expired"}
+                credited[key, reply.action_id] += self.states[decision_id] in {"credited", "defaulted", "recorded"}
         seen = {
             (key, arm): (row["taken"], row["credited"])
             for shard in self.shards
@@ -179,7 +205,7 @@ def _live(seed: int, *, num_shards: int, moves: bool, num_commands: int = 120, w
     for _ in range(num_commands):
         episode, position = chance.randint(0, 11), chance.randint(0, 3)
         decision_id = f"{episode}/{position}"
-        kind = chance.choices(("decide", "outcome", "cancel", "episode"), (10, 6, 1, 1))[0]
+        kind = chance.choices(("decide", "outcome", "cancel", "episode", "expire"), (10, 6, 1, 1, 2))[0]
         if kind == "decide":
             allowed = tuple(arm for arm in arms if chance.random() < 0.5) or None
             keys = _chain_of(decision_id, chains, moves=moves, chance=chance)
@@ -200,6 +226,8 @@ def _live(seed: int, *, num_shards: int, moves: bool, num_commands: int = 120, w
         elif decision_id in world.replies:
             if kind == "outcome":
                 world.outcome(decision_id, chance.choice((1.15, -0.5, 1 / 3)), chance.randint(1, 2))
+            elif kind == "expire":
+                world.expire(decision_id, chance.choice((None, None, 0.25)))
             else:
                 world.cancel(decision_id)
     return world
@@ -230,12 +258,17 @@ def _merged(dumps: list[dict[str, Any]]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("block", range(4))
 def test_counts_agree_with_the_book_after_any_order_of_commands(block: int) -> None:
+    statuses: set[str] = set()
     for seed in range(block * 100, block * 100 + 100):
         world = _live(seed, num_shards=1, moves=True)
 
         world.check_counts()
         if world.settings.pooling:
             world.check_sums()
+        statuses |= world.statuses
+
+    # The histories do reach every way in which an outcome is taken.
+    assert statuses == {status for status, _ in TAKEN.values()}
 
 
 @pytest.mark.parametrize("block", range(2))
@@ -278,7 +311,7 @@ def test_journal_of_one_shard_splits_into_four_with_the_same_bits() -> None:
 
 def _share_of(event: Event, shard: int, table_settings: LearningSettings) -> list[Event]:
     """What of an event belongs into the journal of `shard`."""
-    if isinstance(event, Created | EpisodeClosed):
+    if isinstance(event, Created | SettingsChanged | EpisodeClosed):
         return [event]
     if isinstance(event, Imported):
         owning = transfer.owning_keys(table_settings, event.numbers)

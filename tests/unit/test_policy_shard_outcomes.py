@@ -12,7 +12,7 @@ from memcon.learning.credit import InvalidOutcomeError
 from memcon.learning.events import Cancelled, Created, Credited, EpisodeClosed, Event, RecoveredDecision
 from memcon.learning.exploration import FixedConfig
 from memcon.learning.shard import PolicyShard
-from memcon.testing.policy import decide_request, outcome_request
+from memcon.testing.policy import cancel_request, decide_request, outcome_request
 from support.shards import SECRET, SETTINGS, decided, new_shard, numbers
 
 
@@ -128,11 +128,11 @@ def test_cancel_takes_the_count_back_and_closes_the_id() -> None:
     shard = new_shard()
     reply = decided(shard)
 
-    assert shard.cancel("table", "decision-1").reply is True
+    assert shard.cancel(cancel_request(reply)).reply is True
 
     assert numbers(shard) == (0, 0)
-    assert shard.cancel("table", "decision-1").reply is False
-    assert shard.cancel("table", "unknown").events == ()
+    again = shard.cancel(cancel_request(reply))
+    assert (again.reply, again.events) == (False, ())
     with pytest.raises(ConflictError, match="already cancelled"):
         shard.outcome(outcome_request(reply, 1.0))
     with pytest.raises(ConflictError, match="already cancelled"):
@@ -141,16 +141,16 @@ def test_cancel_takes_the_count_back_and_closes_the_id() -> None:
 
 def test_cancel_of_a_credited_decision_is_a_conflict() -> None:
     shard = new_shard()
-    shard.outcome(outcome_request(decided(shard), 1.0))
+    reply = decided(shard)
+    shard.outcome(outcome_request(reply, 1.0))
 
     with pytest.raises(ConflictError, match="already credited"):
-        shard.cancel("table", "decision-1")
+        shard.cancel(cancel_request(reply))
 
 
 def test_cancelled_first_visit_is_due_again() -> None:
     shard = new_shard()
-    decided(shard)
-    shard.cancel("table", "decision-1")
+    shard.cancel(cancel_request(decided(shard)))
 
     assert decided(shard, 2).action_id == "retrieve_shallow"
 

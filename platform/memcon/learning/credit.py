@@ -82,6 +82,15 @@ def check_outcome(reward: float, *, position: int, num_decisions: int, cost: flo
         InvalidOutcomeError: reward or cost is NaN, infinite or beyond `MAX_ABS_REWARD`; or `position` is outside
             [0, num_decisions).
     """
+    if (
+        type(reward) is type(cost) is float
+        and -MAX_ABS_REWARD <= reward <= MAX_ABS_REWARD
+        and -MAX_ABS_REWARD <= cost <= MAX_ABS_REWARD
+        and type(position) is type(num_decisions) is int
+        and 0 <= position < num_decisions
+    ):
+        # Asked several times an outcome; what follows finds what is wrong.
+        return
     for name, value in (("reward", reward), ("cost", cost)):
         # bool is an int: a success flag is no reward. NaN fails every comparison.
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_ABS_REWARD:

@@ -27,8 +27,11 @@ __all__ = [
     "Decided",
     "EpisodeClosed",
     "Event",
+    "Expired",
     "Imported",
+    "Recorded",
     "RecoveredDecision",
+    "SettingsChanged",
     "decode_event",
     "encode_event",
 ]
@@ -53,7 +56,8 @@ class Imported:
     numbers: Numbers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Neither frozen nor keyword-only, as `Credited`: one is made in each decide, and that is a microsecond.
+@dataclass(slots=True)
 class Decided:
     """An arm was chosen and counted; all that the choice depended on, besides the table, stands here."""
 
@@ -73,14 +77,14 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredDecision:
-    """A decision that is known only from its signed token: its `Decided` died with a process."""
+    """A decision that an outcome brings back from its signed token: the table has it no more, or never had it."""
 
     episode_id: str
     keys: tuple[str, ...]
     action_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Credited:
     """A decision got its outcome; the raw reward, before discounting (Eq. 5)."""
 
@@ -90,8 +94,10 @@ class Credited:
     position: int
     num_decisions: int
     cost: float
-    # Set when the decision was unknown: this event is its decide and its outcome in one.
+    # Set when the decision was not open: this event is its decide and its outcome in one.
     recovered: RecoveredDecision | None = None
+    # It had expired before; else a recovered one was unknown: its `Decided` died with a process.
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +110,41 @@ class Cancelled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Expired:
+    """An open decision had no outcome in time; what a clock said enters the journal as this event only."""
+
+    table: str
+    decision_id: str
+    # The return that it teaches instead, undiscounted: how long its episode was is not known. None = its count is
+    # taken back, and an outcome may still come.
+    default_reward: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """An outcome came after its decision had learned the default one: kept, and never applied."""
+
+    table: str
+    decision_id: str
+    reward: float
+    position: int
+    num_decisions: int
+    cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsChanged:
+    """A table goes on under these settings, which differ from those before in `frozen` only.
+
+    What was counted depends on which decides came before it: journals of several shards with such an event fold one
+    by one, and not merged into one.
+    """
+
+    table: str
+    settings: LearningSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeClosed:
     """An episode was cancelled: later decides under its id are refused."""
 
@@ -111,7 +152,9 @@ class EpisodeClosed:
     episode_id: str
 
 
-Event: TypeAlias = Created | Imported | Decided | Credited | Cancelled | EpisodeClosed
+Event: TypeAlias = (
+    Created | Imported | Decided | Credited | Cancelled | Expired | Recorded | SettingsChanged | EpisodeClosed
+)
 
 # Kind as it stands in the journal -> type of the event.
 KINDS: Mapping[str, type[Event]] = MappingProxyType(
@@ -121,6 +164,9 @@ KINDS: Mapping[str, type[Event]] = MappingProxyType(
         "decided": Decided,
         "credited": Credited,
         "cancelled": Cancelled,
+        "expired": Expired,
+        "recorded": Recorded,
+        "settings_changed": SettingsChanged,
         "episode_closed": EpisodeClosed,
     }
 )
@@ -141,7 +187,11 @@ _KIND_OF: Mapping[type[Event], str] = MappingProxyType({event_type: kind for kin
 def encode_event(event: Event) -> tuple[str, str]:
     """The kind of `event` and its JSON text; floats keep all their bits."""
     kind = _KIND_OF[type(event)]
-    return kind, _ENCODER.encode({name: getattr(event, name) for name in _FIELDS[kind]})
+    values = {name: getattr(event, name) for name in _FIELDS[kind]}
+    if isinstance(event, Credited) and not event.late:
+        # Came after journals had been written: the text of the others stays what it was.
+        del values["late"]
+    return kind, _ENCODER.encode(values)
 
 
 def decode_event(kind: str, text: str) -> Event:

@@ -1,7 +1,8 @@
 """The numbers of a tabular policy: per (key, arm) q, taken, credited and the sum of squared returns.
 
-Owns the counts and the one update rule; knows neither decisions nor exploration. A decision counts at every key of its
-chain (reading A-31), so that a coarse key's counts are the sums of its finer ones. Not thread-safe: one writer a table.
+Owns the counts and the one update rule (`memcon.learning.kernel`); knows neither decisions nor exploration. A decision
+counts at every key of its chain (reading A-31), so that a coarse key's counts are the sums of its finer ones. Not
+thread-safe: one writer a table.
 """
 
 from __future__ import annotations
@@ -10,12 +11,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from memcon.errors import InvariantError
+from memcon.learning import kernel
 from memcon.policy_types import LearningSettings
 
 __all__ = ["KeyView", "Numbers", "QTable"]
 
 _DUMP_VERSION = 1
+# Rows at first; doubled whenever they are used up.
+_FIRST_ROWS = 64
+# q, taken, credited, squares.
+_PLANES = 4
+_FLOAT_BYTES = 8
 
 # Key -> arm -> {"q": float.hex, "taken": int, "credited": int, "squares": float.hex}.
 Numbers: TypeAlias = Mapping[str, Mapping[str, Mapping[str, str | int]]]
@@ -35,68 +45,124 @@ class KeyView:
     credited: tuple[int, ...]
 
 
-class _Row:
-    """One key's numbers, as lists in arm order."""
-
-    __slots__ = ("credited", "q", "squares", "taken")
-
-    def __init__(self, priors: tuple[float, ...]) -> None:
-        # The prior equals Q before the first update (MC-28).
-        self.q = list(priors)
-        self.taken = [0] * len(priors)
-        self.credited = [0] * len(priors)
-        self.squares = [0.0] * len(priors)
-
-
 class QTable:
-    """Action values of one table. When it is frozen, nothing but `load` changes them."""
+    """Action values of one table. When it is frozen, nothing but `load` and `load_state` changes them.
 
-    __slots__ = ("_alpha", "_arms", "_cap", "_frozen", "_index", "_priors", "_rows")
+    Args:
+        settings: Of the table.
+        kernels: The form of the arithmetic; None = compiled where numba is installed.
+    """
 
-    def __init__(self, settings: LearningSettings) -> None:
+    __slots__ = (
+        "_alpha",
+        "_arms",
+        "_cap",
+        "_cells",
+        "_credit",
+        "_frozen",
+        "_kernels",
+        "_num_arms",
+        "_place",
+        "_priors",
+        "_seen",
+        "_size",
+        "shared",
+        "starts",
+    )
+
+    def __init__(self, settings: LearningSettings, *, kernels: kernel.Kernels | None = None) -> None:
         self._arms = settings.action_ids
-        self._index = {arm: i for i, arm in enumerate(settings.action_ids)}
+        self._num_arms = len(self._arms)
+        self._size = _PLANES * self._num_arms
+        # What a rule sees of a row: all but the squares.
+        self._seen = (_PLANES - 1) * self._num_arms
+        self._place = {arm: i for i, arm in enumerate(settings.action_ids)}
         self._priors = tuple(float(prior) for prior in settings.priors)
-        # None = the mean of the returns, whose count stops at the cap.
-        self._alpha = settings.alpha if settings.estimator == "ema" else None
-        self._cap = settings.count_cap
+        # A step below 0 = the mean of the returns, whose count stops at the cap; a cap below 0 = it never does.
+        self._alpha = float(settings.alpha) if settings.estimator == "ema" else -1.0
+        self._cap = -1.0 if settings.count_cap is None else float(settings.count_cap)
         self._frozen = settings.frozen
-        self._rows: dict[str, _Row] = {}
+        self._kernels = kernels or kernel.kernels()
+        self._credit = self._kernels.credit
+        # Key -> the first cell of its row, to be read only. Row 0 is that of a key never met.
+        self.starts: dict[str, int] = {}
+        self._allocate(np.zeros((_FIRST_ROWS, _PLANES, self._num_arms), dtype=np.float64))
+        # The prior equals Q before the first update (MC-28).
+        for i, prior in enumerate(self._priors):
+            self._cells[i] = prior
+
+    def _allocate(self, buffer: NDArray[np.float64]) -> None:
+        """Take `buffer`, float64 of shape (capacity, 4, num_arms), for the rows."""
+        flat = buffer.reshape(-1)
+        # Python reads and writes single cells through a memoryview faster than through an array. Not typed as one: its
+        # stub knows bytes only.
+        self._cells: Any = flat.data
+        # What the kernels work on; another one once the table has grown.
+        self.shared: Any = flat if self._kernels.is_compiled else self._cells
 
     def __contains__(self, key: str) -> bool:
-        return key in self._rows
+        return key in self.starts
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.starts)
 
     def keys(self) -> Iterator[str]:
         """Keys that have numbers of their own, of all levels, sorted."""
-        return iter(sorted(self._rows))
+        return iter(sorted(self.starts))
 
-    def views(self, keys: tuple[str, ...]) -> tuple[KeyView, ...]:
-        """The numbers at each key of a chain; priors and zeros for a key never met, which stays unmet."""
-        return (self._view(keys[0]),) if len(keys) == 1 else tuple([self._view(key) for key in keys])
+    def freeze(self, frozen: bool) -> None:
+        """From now on nothing that happens changes the numbers, or it does again."""
+        self._frozen = frozen
 
-    def _view(self, key: str) -> KeyView:
-        row = self._rows.get(key) or _Row(self._priors)
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def rows(self, keys: tuple[str, ...]) -> bytes:
+        """q, taken and credited at each key as they are now: float64, shape (len(keys), 3, num_arms), native order.
+
+        Priors and zeros for a key never met, which stays unmet.
+        """
+        if len(keys) == 1:
+            at = self.starts.get(keys[0], 0)
+            row: bytes = self._cells[at : at + self._seen].tobytes()
+            return row
+        starts = [self.starts.get(key, 0) for key in keys]
+        return b"".join([self._cells[at : at + self._seen].tobytes() for at in starts])
+
+    def views_of(self, rows: bytes) -> tuple[KeyView, ...]:
+        """What `rows` gave, as a rule sees it."""
+        cells: list[Any] = memoryview(rows).cast("d").tolist()
+        return tuple([self._view(cells[at : at + self._seen]) for at in range(0, len(cells), self._seen)])
+
+    def _view(self, cells: list[float]) -> KeyView:
+        n = self._num_arms
         return KeyView(
             action_ids=self._arms,
             priors=self._priors,
-            q=tuple(row.q),
-            taken=tuple(row.taken),
-            credited=tuple(row.credited),
+            q=tuple(cells[:n]),
+            taken=tuple(map(int, cells[n : 2 * n])),
+            credited=tuple(map(int, cells[2 * n :])),
         )
+
+    def views(self, keys: tuple[str, ...]) -> tuple[KeyView, ...]:
+        """The numbers at each key of a chain; priors and zeros for a key never met, which stays unmet."""
+        return self.views_of(self.rows(keys))
+
+    def select(self, selection: kernel.Selection) -> kernel.Select:
+        """The function of `selection`, for the cells in `shared`."""
+        return self._kernels.selections[selection.name]
+
+    # --- changing ------------------------------------------------------------------------------------------------
 
     def take(self, keys: tuple[str, ...], arm: str) -> None:
         """Count a decision for `arm` at each key of its chain (when it is taken, not when it is credited)."""
         if self._frozen:
             return
-        i = self._index[arm]
+        place = self._num_arms + self._place[arm]
         for key in keys:
-            row = self._rows.get(key)
-            if row is None:
-                row = self._rows[key] = _Row(self._priors)
-            row.taken[i] += 1
+            at = self.starts.get(key)
+            if at is None:
+                at = self._new_row(key)
+            self._cells[at + place] += 1.0
 
     def take_back(self, keys: tuple[str, ...], arm: str) -> None:
         """Undo one `take` of a decision that was never credited.
@@ -106,9 +172,9 @@ class QTable:
         """
         if self._frozen:
             return
-        i = self._index[arm]
-        for row in self._open_rows(keys, arm, "taking back"):
-            row.taken[i] -= 1
+        place = self._num_arms + self._place[arm]
+        for at in self._open_rows(keys, arm, "taking back"):
+            self._cells[at + place] -= 1.0
 
     def credit(self, keys: tuple[str, ...], arm: str, target: float) -> None:
         """Move q of each key towards the return `target`: q + step * (target - q) (Eq. 7, Eq. 16).
@@ -122,28 +188,44 @@ class QTable:
         """
         if self._frozen:
             return
-        i = self._index[arm]
-        for row in self._open_rows(keys, arm, "crediting"):
-            row.credited[i] += 1
-            row.squares[i] += target * target
-            if self._alpha is not None:
-                step = self._alpha
-            elif self._cap is None or row.credited[i] <= self._cap:
-                step = 1.0 / row.credited[i]
-            else:
-                step = 1.0 / (self._cap + 1)
-                row.squares[i] *= self._cap / (self._cap + 1)
-            row.q[i] = row.q[i] + step * (target - row.q[i])
+        place = self._place[arm]
+        if len(keys) == 1:
+            at = self.starts.get(keys[0], 0)
+            # Row 0 has no decision.
+            if not self._credit(self.shared, at + place, self._num_arms, target, self._alpha, self._cap):
+                raise InvariantError(f"crediting a decision for '{arm}' at '{keys[0]}': none is open")
+            return
+        for at in self._open_rows(keys, arm, "crediting"):
+            self._credit(self.shared, at + place, self._num_arms, target, self._alpha, self._cap)
 
-    def _open_rows(self, keys: tuple[str, ...], arm: str, doing: str) -> list[_Row]:
-        """The rows of `keys`, each with an open decision for `arm`."""
-        i, rows = self._index[arm], []
+    def _open_rows(self, keys: tuple[str, ...], arm: str, doing: str) -> list[int]:
+        """The first cells of the rows of `keys`, each with an open decision for `arm`."""
+        place, starts = self._num_arms + self._place[arm], []
         for key in keys:
-            row = self._rows.get(key)
-            if row is None or row.taken[i] <= row.credited[i]:
+            at = self.starts.get(key)
+            if at is None or self._cells[at + place] <= self._cells[at + place + self._num_arms]:
                 raise InvariantError(f"{doing} a decision for '{arm}' at '{key}': none is open")
-            rows.append(row)
-        return rows
+            starts.append(at)
+        return starts
+
+    def _new_row(self, key: str) -> int:
+        """Give `key` a row: priors and zeros."""
+        at = (len(self.starts) + 1) * self._size
+        if at == len(self._cells):
+            self._grow(2 * at)
+        self._cells[at : at + self._size] = self._cells[: self._size]
+        self.starts[key] = at
+        return at
+
+    def _grow(self, num_cells: int) -> None:
+        # Not zeroed: a new row is written whole. Also, numpy asks for huge pages here and not for zeros, which saves a
+        # walk through the page table at each row that is in no cache.
+        grown = np.empty((num_cells // self._size, _PLANES, self._num_arms), dtype=np.float64)
+        used = np.frombuffer(self._cells, dtype=np.float64)
+        grown.reshape(-1)[: len(used)] = used
+        self._allocate(grown)
+
+    # --- as a whole ----------------------------------------------------------------------------------------------
 
     def load(self, numbers: Numbers) -> None:
         """Take over the numbers of another table; arms that they leave out keep their priors, uncounted.
@@ -152,29 +234,56 @@ class QTable:
             InvariantError: a key has numbers already; nothing is changed.
         """
         for key in numbers:
-            if key in self._rows:
+            if key in self.starts:
                 raise InvariantError(f"importing numbers at '{key}': the key has numbers already")
         for key, arms in numbers.items():
-            row = self._rows[key] = _Row(self._priors)
+            at = self._new_row(key)
             for arm, cell in arms.items():
-                i = self._index[arm]
-                row.q[i], row.squares[i] = float.fromhex(str(cell["q"])), float.fromhex(str(cell["squares"]))
-                row.taken[i], row.credited[i] = int(cell["taken"]), int(cell["credited"])
+                values = (
+                    float.fromhex(str(cell["q"])),
+                    float(cell["taken"]),
+                    float(cell["credited"]),
+                    float.fromhex(str(cell["squares"])),
+                )
+                self._cells[at + self._place[arm] : at + self._size : self._num_arms] = np.array(values)
+
+    def state(self) -> dict[str, Any]:
+        """Everything, as values that msgpack takes: the keys, oldest first, and their rows as native float64 bytes."""
+        used = (len(self.starts) + 1) * self._size
+        return {"keys": list(self.starts), "rows": self._cells[self._size : used].tobytes()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` gave, in a table without numbers.
+
+        Raises:
+            InvariantError: the table has numbers already, or the rows are not those of the keys.
+        """
+        keys, rows = state["keys"], state["rows"]
+        if self.starts or len(rows) != len(keys) * self._size * _FLOAT_BYTES:
+            raise InvariantError(
+                f"restoring {len(keys)} keys from {len(rows)} bytes into a table with {len(self.starts)} keys and "
+                f"{self._num_arms} arms: expected an empty table and {self._size * _FLOAT_BYTES} bytes a key"
+            )
+        used = (len(keys) + 1) * self._size
+        if used > len(self._cells):
+            self._grow(2 * used)
+        self._cells[self._size : used] = memoryview(rows).cast("d")
+        # The same dict: a selector has it.
+        self.starts.update({key: (number + 1) * self._size for number, key in enumerate(keys)})
 
     def dump(self) -> dict[str, Any]:
         """All numbers as JSON-able values; floats as `float.hex`, so that equal text means equal bits."""
+        return {"schema_version": _DUMP_VERSION, "keys": {key: self._dump_row(key) for key in self.keys()}}
+
+    def _dump_row(self, key: str) -> dict[str, dict[str, str | int]]:
+        at, n = self.starts[key], self._num_arms
+        cells = self._cells[at : at + self._size].tolist()
         return {
-            "schema_version": _DUMP_VERSION,
-            "keys": {
-                key: {
-                    arm: {
-                        "q": row.q[i].hex(),
-                        "taken": row.taken[i],
-                        "credited": row.credited[i],
-                        "squares": row.squares[i].hex(),
-                    }
-                    for i, arm in enumerate(self._arms)
-                }
-                for key, row in sorted(self._rows.items())
-            },
+            arm: {
+                "q": cells[i].hex(),
+                "taken": int(cells[i + n]),
+                "credited": int(cells[i + 2 * n]),
+                "squares": cells[i + 3 * n].hex(),
+            }
+            for i, arm in enumerate(self._arms)
         }

@@ -40,6 +40,9 @@ def check_settings(settings: LearningSettings) -> None:
     checks.in_range("alpha", settings.alpha, 0.0, 1.0)
     checks.in_range("gamma", settings.gamma, 0.0, 1.0)
     checks.in_range("exploration_floor", settings.exploration_floor, 0.0, 1.0)
+    kept = settings.closed_kept
+    if kept is not None and (type(kept) is not int or kept < 1):
+        raise ConfigError(f"closed_kept = {kept!r}: expected a whole number >= 1, or null to remember all")
     _check_arms(settings)
     _check_keys(settings)
 

@@ -1,25 +1,36 @@
 """The pure policy shard: requests in, events and replies out. No clock, no I/O, no generator, single-threaded.
 
 A command applies its events in memory and returns them; the shell makes them durable *before* it sends the reply, and
-ends the process if it cannot. Whatever a command refuses, it refuses before it changes anything. Life rules of a
-decision: docs/architecture.md, "Rules".
+ends the process if it cannot. Whatever a command refuses, it refuses before it changes anything. What may still become
+of a decision: `memcon.learning.life`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
-from memcon import ids
-from memcon.errors import ConfigError, ConflictError, InvariantError, MemconError, NotFoundError
+from memcon.errors import ConfigError, ConflictError, NotFoundError
 from memcon.learning import decision_token, life, transfer
 from memcon.learning.credit import check_outcome
-from memcon.learning.events import Cancelled, Created, Credited, Decided, EpisodeClosed, Event, Imported
+from memcon.learning.events import (
+    Cancelled,
+    Created,
+    Credited,
+    Decided,
+    EpisodeClosed,
+    Event,
+    Expired,
+    Imported,
+    Recorded,
+    SettingsChanged,
+)
+from memcon.learning.scoring import OpenDecision
 from memcon.learning.settings import difference
-from memcon.learning.table import SUPERSEDED, OpenDecision, PolicyTable
+from memcon.learning.shard_tables import ShardTables
+from memcon.learning.table import SUPERSEDED, PolicyTable
 from memcon.policy_types import (
+    CancelRequest,
     DecideReply,
     DecideRequest,
     LearningSettings,
@@ -33,7 +44,8 @@ __all__ = ["Handled", "PolicyShard"]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Neither frozen nor keyword-only, as what else each decide makes: such a dataclass takes five times as long to make.
+@dataclass(slots=True)
 class Handled(Generic[T]):
     """What a command gave: the reply to send once `events` are durable. No events = nothing changed."""
 
@@ -41,7 +53,7 @@ class Handled(Generic[T]):
     events: tuple[Event, ...] = ()
 
 
-class PolicyShard:
+class PolicyShard(ShardTables):
     """Owner of the keys of every table that hash to `shard` out of `num_shards`.
 
     Raises:
@@ -49,15 +61,9 @@ class PolicyShard:
     """
 
     def __init__(self, shard: int, num_shards: int, secret: bytes) -> None:
-        if not 0 <= shard < num_shards:
-            raise ConfigError(
-                f"policy shard: shard = {shard}, num_shards = {num_shards}; expected 0 <= shard < num_shards"
-            )
+        super().__init__(shard, num_shards)
         decision_token.check_secret(secret)
-        self._shard, self._num_shards, self._secret = shard, num_shards, secret
-        self._tables: dict[str, PolicyTable] = {}
-        # Decisions taken here so far, over all tables.
-        self._received = 0
+        self._secret = secret
 
     # --- commands ------------------------------------------------------------------------------------------------
 
@@ -75,12 +81,28 @@ class PolicyShard:
             created = Created(table=table, settings=settings)
             self._fold(created)
             return Handled(reply=None, events=(created,))
-        if differing := difference(known.settings, settings):
+        if (differing := difference(known.created, settings)) and difference(known.settings, settings):
             raise ConflictError(
                 f"opening policy table '{table}': it was created with other settings ({differing}); "
                 "use those, or another table name"
             )
         return Handled(reply=None)
+
+    def freeze_table(self, table: str, frozen: bool) -> Handled[bool]:
+        """Stop the table's learning, or let it go on; True if that is a change.
+
+        A frozen table decides and records, and its numbers stay. What a decision counts and teaches goes by how the
+        table is at its decide and at its end: one that was taken while the table was frozen counts with its outcome.
+
+        Raises:
+            NotFoundError: no such table.
+        """
+        state = self._table(table)
+        if state.settings.frozen == frozen:
+            return Handled(reply=False)
+        event = SettingsChanged(table=table, settings=replace(state.settings, frozen=frozen))
+        self._fold(event)
+        return Handled(reply=True, events=(event,))
 
     def import_table(self, request: TableImport) -> Handled[None]:
         """Let a table without decisions start from the numbers of another one, as far as their keys are owned here.
@@ -118,22 +140,25 @@ class PolicyShard:
             ConflictError: the episode was cancelled, the id is closed, or the id belongs to another place.
             ConfigError: the request is malformed, or the rule cannot choose among the allowed arms.
         """
-        table = self._table(request.table)
+        table = self._tables.get(request.table) or self._table(request.table)
         earlier = table.open_decision(request.decision_id)
         life.check_decide(table, request, earlier)
         if earlier is not None and earlier.event.keys == request.keys:
             return Handled(reply=self._reply(table, earlier, explain=request.explain))
-        scored = table.choose(request.keys, request.allowed, request.draw, instead_of=earlier)
-        self._check_owned(table, request.table, request.keys[-1])
+        # One that is not in the numbers is not to be taken out of them.
+        counted = earlier if earlier is not None and earlier.counted else None
+        choice, rows = table.choose(request.keys, request.allowed, request.draw, instead_of=counted)
+        if not table.knows_key(request.keys[-1]):
+            self._check_owned(request.table, request.keys[-1])
         decided = Decided(
-            table=request.table,
-            decision_id=request.decision_id,
-            episode_id=request.episode_id,
-            position=request.position,
-            keys=request.keys,
-            draw=request.draw,
-            allowed=request.allowed,
-            action_id=scored.choice.action_id,
+            request.table,
+            request.decision_id,
+            request.episode_id,
+            request.position,
+            request.keys,
+            request.draw,
+            request.allowed,
+            choice.action_id,
         )
         events: tuple[Event, ...] = (decided,)
         if earlier is not None:
@@ -141,8 +166,8 @@ class PolicyShard:
             self._fold(cancelled)
             events = (cancelled, decided)
         self._received += 1
-        opened = table.take(decided, scored, received=self._received)
-        return Handled(reply=self._reply(table, opened, explain=request.explain), events=events)
+        opened = table.take(decided, choice, rows, received=self._received)
+        return Handled(self._reply(table, opened, explain=request.explain), events)
 
     def outcome(self, request: OutcomeRequest) -> Handled[OutcomeReply]:
         """Credit a decision once; repeating the same outcome has no effect.
@@ -154,46 +179,82 @@ class PolicyShard:
                 another decision.
         """
         check_outcome(request.reward, position=request.position, num_decisions=request.num_decisions, cost=request.cost)
+        table = self._tables.get(decision_token.table_of(request.token))
+        opened = None if table is None else table.open_decision(request.decision_id)
+        if table is None or opened is None or not life.is_of(request, opened):
+            return self._outcome_by_claims(request)
+        return self._credit(table, opened, request)
+
+    def _credit(self, table: PolicyTable, opened: OpenDecision, request: OutcomeRequest) -> Handled[OutcomeReply]:
+        event = life.credited(request, opened.event.table)
+        target = table.credit_open(event, opened)
+        return Handled(OutcomeReply(request.decision_id, "credited", target), (event,))
+
+    def _outcome_by_claims(self, request: OutcomeRequest) -> Handled[OutcomeReply]:
+        """An outcome whose token is not the one that an open decision keeps."""
         claims = decision_token.verify(self._secret, request.token)
         table = self._table(claims.table)
-        self._check_owned(table, claims.table, claims.keys[-1])
+        if not table.knows_key(claims.keys[-1]):
+            self._check_owned(claims.table, claims.keys[-1])
         life.check_claims(request, claims)
-        event = Credited(
-            table=claims.table,
-            decision_id=request.decision_id,
-            reward=float(request.reward),
-            position=request.position,
-            num_decisions=request.num_decisions,
-            cost=float(request.cost),
-            recovered=life.recovered(table, claims),
-        )
+        opened = table.open_decision(request.decision_id)
+        if opened is not None:
+            life.check_choice(claims, opened.event)
+            return self._credit(table, opened, request)
         closed = table.closed_decision(request.decision_id)
-        status = "duplicate"
-        events: tuple[Event, ...] = ()
-        if closed is None:
-            self._fold(event)
-            status, events = ("recovered" if event.recovered else "credited"), (event,)
+        event: Credited | Recorded | None
+        if closed is not None:
+            status, event = life.outcome_of_closed(table, request, claims, closed)
         else:
-            life.check_duplicate(event, closed)
-        reply = OutcomeReply(decision_id=request.decision_id, status=status, credit=table.credit_of(event))
-        return Handled(reply=reply, events=events)
+            status, event = life.outcome_of_unknown(table, request, claims)
+        if event is not None:
+            self._fold(event)
+        # What a defaulted decision taught is the default, whatever is recorded beside it.
+        default = None if closed is None else closed.default_reward
+        credit = table.credit_of(request) if default is None else default
+        reply = OutcomeReply(decision_id=request.decision_id, status=status, credit=credit)
+        return Handled(reply=reply, events=() if event is None else (event,))
 
-    def cancel(self, table: str, decision_id: str) -> Handled[bool]:
-        """Take an open decision back; True if it was open. Without effect on a cancelled or unknown id.
+    def cancel(self, request: CancelRequest) -> Handled[bool]:
+        """Take an open decision back; True if it was open. Without effect on an ended or unknown one.
+
+        The token of an earlier choice under the id, which a decide with other keys took back already, is without
+        effect too.
+
+        Raises:
+            NotFoundError: the token is not valid, or its table or key is not here.
+            ConflictError: the decision is credited, or the token is of another one.
+        """
+        claims = decision_token.verify(self._secret, request.token)
+        table = self._table(claims.table)
+        if not table.knows_key(claims.keys[-1]):
+            self._check_owned(claims.table, claims.keys[-1])
+        life.check_cancel(request, claims, table.closed_decision(request.decision_id))
+        opened = table.open_decision(request.decision_id)
+        if opened is None or (opened.event.keys, opened.event.action_id) != (claims.keys, claims.action_id):
+            return Handled(reply=False)
+        event = Cancelled(table=claims.table, decision_id=request.decision_id, reason="cancelled")
+        self._fold(event)
+        return Handled(reply=True, events=(event,))
+
+    def expire(self, table: str, decision_id: str, default_reward: float | None) -> Handled[bool]:
+        """End an open decision that has waited too long; True if it was open.
+
+        With `default_reward` it learns that return, undiscounted; without, its count is taken back and an outcome may
+        still come.
 
         Raises:
             NotFoundError: no such table.
-            ConflictError: the decision is already credited.
+            InvalidOutcomeError: the default is no reward.
         """
         state = self._table(table)
-        closed = state.closed_decision(decision_id)
-        if closed is not None and closed.terms is not None:
-            raise ConflictError(
-                f"cancelling decision '{decision_id}': it is already credited with {life.terms_text(*closed.terms)}"
-            )
         if state.open_decision(decision_id) is None:
             return Handled(reply=False)
-        event = Cancelled(table=table, decision_id=decision_id, reason="cancelled")
+        event = Expired(
+            table=table,
+            decision_id=decision_id,
+            default_reward=None if default_reward is None else float(default_reward),
+        )
         self._fold(event)
         return Handled(reply=True, events=(event,))
 
@@ -217,85 +278,10 @@ class PolicyShard:
             self._fold(event)
         return Handled(reply=len(cancelled), events=tuple(events))
 
-    # --- the fold ------------------------------------------------------------------------------------------------
-
-    def apply(self, event: Event) -> None:
-        """Fold one journaled event; a decide is chosen again and compared.
-
-        Raises:
-            InvariantError: names the event; the journal was altered, or it is of another shard.
-        """
-        try:
-            self._fold(event)
-        except InvariantError:
-            raise
-        except MemconError as error:
-            raise InvariantError(f"replaying {event}: {error}") from error
-
-    def _fold(self, event: Event) -> None:
-        state = self._tables.get(event.table)
-        if state is None:
-            if not isinstance(event, Created):
-                raise InvariantError(f"{event}: its table was never created")
-            self._tables[event.table] = PolicyTable(event)
-            return
-        state.apply(event, received=self._received + 1)
-        if isinstance(event, Decided):
-            self._received += 1
-            self._check_place(event, event.keys[-1])
-        elif isinstance(event, Credited) and event.recovered is not None:
-            self._check_place(event, event.recovered.keys[-1])
-        elif isinstance(event, Imported):
-            for shard_key in transfer.owning_keys(state.settings, event.numbers).values():
-                self._check_place(event, shard_key)
-
-    def _check_place(self, event: Decided | Credited | Imported, shard_key: str) -> None:
-        if self._owner(event.table, shard_key) != self._shard:
-            what = event.source if isinstance(event, Imported) else event.decision_id
-            raise InvariantError(
-                f"table '{event.table}', '{what}': shard {self._shard} of {self._num_shards} does not own '{shard_key}'"
-            )
-
-    # --- views ---------------------------------------------------------------------------------------------------
-
-    def tables(self) -> list[str]:
-        """Names of the tables here, sorted."""
-        return sorted(self._tables)
-
-    def dump(self, table: str) -> dict[str, Any]:
-        """The table's whole state as JSON-able values; equal states give equal text, bit for bit.
-
-        Raises:
-            NotFoundError: no such table.
-        """
-        return self._table(table).dump()
-
-    def inspect(self, table: str) -> dict[str, dict[str, dict[str, float | int | None]]]:
-        """Per key and arm: q, taken, credited, bonus and score (MC-36); None where infinite or absent.
-
-        Raises:
-            NotFoundError: no such table.
-        """
-        return self._table(table).inspect()
-
     # --- inside --------------------------------------------------------------------------------------------------
 
-    def _table(self, table: str) -> PolicyTable:
-        state = self._tables.get(table)
-        if state is None:
-            raise NotFoundError(
-                f"policy table '{table}' does not exist at shard {self._shard}; open it first "
-                f"(tables here: {', '.join(sorted(self._tables)) or 'none'})"
-            )
-        return state
-
-    def _owner(self, table: str, key: str) -> int:
-        return 0 if self._num_shards == 1 else ids.shard_of(table, key, self._num_shards)
-
-    def _check_owned(self, state: PolicyTable, table: str, key: str) -> None:
-        # A key that was decided at is owned: the hash is paid once a key.
-        if state.knows_shard_key(key):
-            return
+    def _check_owned(self, table: str, key: str) -> None:
+        """Callers know a key that was decided at, and is owned: the hash is paid once a key."""
         owner = self._owner(table, key)
         if owner != self._shard:
             raise NotFoundError(
@@ -303,45 +289,20 @@ class PolicyShard:
             )
 
     def _reply(self, table: PolicyTable, opened: OpenDecision, *, explain: bool) -> DecideReply:
-        event, choice = opened.event, opened.scored.choice
-        token = decision_token.sign(
-            self._secret,
-            decision_token.Claims(
-                table=event.table,
-                keys=event.keys,
-                action_id=event.action_id,
-                position=event.position,
-                decision_id=event.decision_id,
-                episode_id=event.episode_id,
-            ),
-        )
+        event, choice = opened.event, opened.choice
+        if not opened.token:
+            # The event has all that a token claims.
+            opened.token = decision_token.sign(self._secret, event)
         return DecideReply(
-            decision_id=event.decision_id,
-            token=token,
-            action_id=event.action_id,
+            event.decision_id,
+            opened.token,
+            event.action_id,
             # Here and not in the choice: a fold, which replies to nobody, does not pay for it.
-            propensity=table.propensity(opened.scored),
-            tie_set=choice.tie_set,
-            forced=choice.forced,
-            table_version=opened.version,
-            shard=self._shard,
-            received=opened.received,
-            per_arm=_per_arm(opened, table.probabilities(opened.scored)) if explain else None,
+            table.propensity(opened),
+            choice.tie_set,
+            choice.forced,
+            opened.version,
+            self._shard,
+            opened.received,
+            table.explained(opened) if explain else None,
         )
-
-
-def _per_arm(opened: OpenDecision, probabilities: tuple[float, ...]) -> Mapping[str, Mapping[str, float]]:
-    """Numbers of the finest key, the rule's columns, and probabilities."""
-    view, columns = opened.scored.views[0], opened.scored.choice.columns
-    return {
-        arm: {
-            "q": view.q[i],
-            # taken - credited = decisions of other tasks that are still open.
-            "taken": float(view.taken[i]),
-            "credited": float(view.credited[i]),
-            "probability": probabilities[i],
-            # JSON has no infinity: an unvisited arm has neither bonus nor score here.
-            **{name: values[i] for name, values in columns.items() if math.isfinite(values[i])},
-        }
-        for i, arm in enumerate(view.action_ids)
-    }

@@ -6,93 +6,56 @@ and applies them here, and a replay applies the journaled ones, so that both run
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from memcon import codec
-from memcon.errors import ConfigError, InvariantError, UnknownNameError
-from memcon.learning import credit, state_key, transfer
-from memcon.learning.events import Cancelled, Created, Credited, Decided, EpisodeClosed, Event, Imported
-from memcon.learning.exploration.rule import Choice, TieSetRule, build_rule
-from memcon.learning.q_table import KeyView, QTable
-from memcon.learning.settings import check_settings, difference, encode_settings
+from memcon.errors import InvariantError
+from memcon.learning import credit, transfer
+from memcon.learning.closed import EXPIRED, ClosedDecision, ClosedDecisions, choice_mark
+from memcon.learning.events import (
+    Cancelled,
+    Created,
+    Credited,
+    Decided,
+    EpisodeClosed,
+    Event,
+    Expired,
+    Imported,
+    Recorded,
+    RecoveredDecision,
+    SettingsChanged,
+)
+from memcon.learning.exploration.rule import Choice
+from memcon.learning.scoring import OpenDecision, Scoring
+from memcon.learning.settings import difference, encode_settings
 from memcon.policy_types import LearningSettings
 
-__all__ = ["SUPERSEDED", "ClosedDecision", "OpenDecision", "PolicyTable", "Scored"]
+__all__ = ["SUPERSEDED", "PolicyTable"]
 
-_MAX_DRAW = (1 << 64) - 1
 # Reason of a cancel that the decide of the same id with another key brings; the id opens again at once.
 SUPERSEDED = "superseded"
-# A column that shows one draw of a rule that samples: it says nothing of a table.
-_DRAWN = "sample"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
-    """A choice with the numbers that it was made from."""
-
-    # Of each key of the chain, finest first.
-    views: tuple[KeyView, ...]
-    # Arms that could be chosen, in arm order.
-    allowed: tuple[str, ...]
-    choice: Choice
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenDecision:
-    """A counted decision without an outcome; it keeps its choice, so that the same id gets the same answer."""
-
-    event: Decided
-    scored: Scored
-    # Events of this table so far, this one included.
-    version: int
-    # The owner's receive number.
-    received: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClosedDecision:
-    """How a decision ended: with these terms, or cancelled."""
-
-    # (reward, num_decisions, cost); None = cancelled.
-    terms: tuple[float, int, float] | None
-
-    @property
-    def state(self) -> str:
-        """One word for messages."""
-        return "cancelled" if self.terms is None else "credited"
-
-
-_CANCELLED = ClosedDecision(terms=None)
-
-
-class PolicyTable:
+class PolicyTable(Scoring):
     """State of one table. Single-threaded; every change is one event."""
 
     def __init__(self, created: Created) -> None:
-        check_settings(created.settings)
-        self.settings: LearningSettings = created.settings
-        self._table = created.table
-        self._rule = build_rule(created.settings)
-        self._numbers = QTable(created.settings)
-        self._arms = frozenset(created.settings.action_ids)
-        self._schemas = state_key.chain_schemas(created.settings)
-        # Chains that were found to nest, and the shard keys (the coarsest) that were decided at.
-        self._chains: set[tuple[str, ...]] = set()
-        self._shard_keys: set[str] = set()
+        super().__init__(created.table, created.settings)
+        # As it began; `settings` is as it goes on: `frozen` may differ.
+        self.created: LearningSettings = created.settings
         self._source = ""
         self._open: dict[str, OpenDecision] = {}
-        self._closed: dict[str, ClosedDecision] = {}
-        # A dict for its order of insertion.
-        self._closed_episodes: dict[str, None] = {}
+        self._closed = ClosedDecisions(created.settings.closed_kept)
         self._version = 1
+        # The open decision under an id, and whether a decision or its episode has ended: no methods, since each decide
+        # asks both, and a call that only calls is a hundredth of it.
+        self.open_decision: Callable[[str], OpenDecision | None] = self._open.get
+        self.has_ended: Callable[[str, str], bool] = self._closed.has_ended
 
     # --- questions -----------------------------------------------------------------------------------------------
-
-    def open_decision(self, decision_id: str) -> OpenDecision | None:
-        """The open decision under this id."""
-        return self._open.get(decision_id)
 
     def closed_decision(self, decision_id: str) -> ClosedDecision | None:
         """How the decision under this id ended, if it did."""
@@ -104,12 +67,7 @@ class PolicyTable:
 
     def is_closed_episode(self, episode_id: str) -> bool:
         """The episode was cancelled."""
-        return episode_id in self._closed_episodes
-
-    @property
-    def chain_length(self) -> int:
-        """Keys that a decision counts at."""
-        return len(self._schemas)
+        return self._closed.has_episode(episode_id)
 
     @property
     def source(self) -> str:
@@ -121,86 +79,18 @@ class PolicyTable:
         """A decision is or was known here."""
         return bool(self._open or self._closed)
 
-    def knows_shard_key(self, key: str) -> bool:
-        """A decision was taken at a chain whose coarsest key is `key`."""
-        return key in self._shard_keys
+    def counts(self) -> dict[str, int]:
+        """How many keys, open decisions and remembered ended ones there are, and the version."""
+        return {
+            "keys": len(self._numbers),
+            "open": len(self._open),
+            "closed": len(self._closed),
+            "version": self._version,
+        }
 
-    def choose(
-        self,
-        keys: tuple[str, ...],
-        allowed: tuple[str, ...] | None,
-        draw: int,
-        *,
-        instead_of: OpenDecision | None = None,
-    ) -> Scored:
-        """What the rule chooses now, or once the open decision `instead_of` is taken back; nothing is counted.
-
-        Raises:
-            ConfigError: no arm is allowed, an arm is unknown, the chain or the draw is malformed, or the rule refuses.
-            InvariantError: the rule chose an arm that is not allowed.
-        """
-        self._check_chain(keys)
-        if not 0 <= draw <= _MAX_DRAW:
-            raise ConfigError(f"table '{self._table}': draw = {draw}; expected 64 bits, 0 <= draw < 2^64")
-        arms = self.settings.action_ids if allowed is None else self._in_arm_order(allowed)
-        views = self._numbers.views(keys) if instead_of is None else self._views_without(instead_of.event, keys)
-        choice = self._rule.choose(views, allowed=arms, draw=draw)
-        if choice.action_id not in arms:
-            raise InvariantError(
-                f"rule '{self.settings.rule}' chose '{choice.action_id}', which is not among {', '.join(arms)}"
-            )
-        return Scored(views=views, allowed=arms, choice=choice)
-
-    def propensity(self, scored: Scored) -> float:
-        """How likely the chosen arm was."""
-        if isinstance(self._rule, TieSetRule):
-            # Its choice says so already; scoring once more was a quarter of a decide.
-            return 1.0 / len(scored.choice.tie_set)
-        return self.probabilities(scored)[self.settings.action_ids.index(scored.choice.action_id)]
-
-    def probabilities(self, scored: Scored) -> tuple[float, ...]:
-        """How likely each arm was at a choice, in arm order."""
-        return self._rule.probabilities(scored.views, allowed=scored.allowed)
-
-    def _views_without(self, event: Decided, keys: tuple[str, ...]) -> tuple[KeyView, ...]:
-        # The two chains may share their coarser keys.
-        self._numbers.take_back(event.keys, event.action_id)
-        try:
-            return self._numbers.views(keys)
-        finally:
-            self._numbers.take(event.keys, event.action_id)
-
-    def _check_chain(self, keys: tuple[str, ...]) -> None:
-        if len(self._schemas) == 1:
-            # The text is the caller's: one key needs no other to agree with.
-            if len(keys) != 1 or not keys[0]:
-                raise ConfigError(
-                    f"table '{self._table}': keys = {list(keys)}; expected one key of '{self._schemas[0].label}'"
-                )
-        elif keys not in self._chains:
-            state_key.check_chain(self._schemas, keys)
-            self._chains.add(keys)
-
-    def credit_of(self, event: Credited) -> float:
-        """The discounted return that `event` credits (Eq. 7)."""
-        return credit.discounted(
-            event.reward,
-            gamma=self.settings.gamma,
-            position=event.position,
-            num_decisions=event.num_decisions,
-            cost=event.cost,
-        )
-
-    def _in_arm_order(self, allowed: tuple[str, ...]) -> tuple[str, ...]:
-        asked = set(allowed)
-        for arm in allowed:
-            if arm not in self._arms:
-                raise UnknownNameError(f"allowed arm of table '{self._table}'", arm, self.settings.action_ids)
-        if not asked:
-            raise ConfigError(
-                f"table '{self._table}': no arm is allowed; allow at least one of {', '.join(self.settings.action_ids)}"
-            )
-        return tuple([arm for arm in self.settings.action_ids if arm in asked])
+    def open_ids(self) -> list[str]:
+        """Ids of the open decisions, oldest first."""
+        return list(self._open)
 
     # --- events --------------------------------------------------------------------------------------------------
 
@@ -211,40 +101,30 @@ class PolicyTable:
             InvariantError: the event cannot follow from the state, or its arm is not the one that the state gives.
             ConfigError: its numbers or arms are refused, as in `choose` and `memcon.learning.credit.check_outcome`.
         """
-        match event:
-            case Decided():
-                scored = self.choose(event.keys, event.allowed, event.draw)
-                if scored.choice.action_id != event.action_id:
-                    raise InvariantError(
-                        f"replaying {event}: the journal has arm '{event.action_id}', the state before it gives "
-                        f"'{scored.choice.action_id}'; this event or an earlier one of the same key was altered or lost"
-                    )
-                self.take(event, scored, received=received)
-            case Credited():
-                self._apply_credited(event)
-            case Cancelled():
-                self._apply_cancelled(event)
-            case EpisodeClosed():
-                self._apply_episode_closed(event)
-            case Imported():
-                self._apply_imported(event)
-            case Created():
-                self._apply_created(event)
+        if isinstance(event, Decided):
+            if event.decision_id in self._open or event.decision_id in self._closed:
+                raise InvariantError(f"{event}: its decision is already recorded")
+            choice, rows = self.choose(event.keys, event.allowed, event.draw)
+            if choice.action_id != event.action_id:
+                raise InvariantError(
+                    f"replaying {event}: the journal has arm '{event.action_id}', the state before it gives "
+                    f"'{choice.action_id}'; this event or an earlier one of the same key was altered or lost"
+                )
+            self.take(event, choice, rows, received=received)
+        else:
+            self._CHANGES[type(event)](self, event)
 
-    def take(self, event: Decided, scored: Scored, *, received: int) -> OpenDecision:
-        """Apply a decide whose choice is already made."""
-        if event.decision_id in self._open or event.decision_id in self._closed:
-            raise InvariantError(f"{event}: its decision is already recorded")
+    def take(self, event: Decided, choice: Choice, rows: bytes, *, received: int) -> OpenDecision:
+        """Apply a decide whose choice is already made, under an id that the table does not have."""
         self._numbers.take(event.keys, event.action_id)
-        self._shard_keys.add(event.keys[-1])
         self._version += 1
-        opened = OpenDecision(event=event, scored=scored, version=self._version, received=received)
+        opened = OpenDecision(event, choice, rows, self._version, received, not self.settings.frozen)
         self._open[event.decision_id] = opened
         return opened
 
     def _apply_created(self, event: Created) -> None:
         # Journals of several shards each begin with it.
-        if differing := difference(self.settings, event.settings):
+        if differing := difference(self.created, event.settings):
             raise InvariantError(f"{event}: the table exists with other settings ({differing})")
 
     def _apply_imported(self, event: Imported) -> None:
@@ -256,46 +136,125 @@ class PolicyTable:
         self._source = event.source
         self._version += 1
 
-    def _apply_credited(self, event: Credited) -> None:
-        target = self.credit_of(event)
-        opened = self._open.pop(event.decision_id, None)
-        if event.recovered is not None:
-            if opened is not None or event.decision_id in self._closed:
-                raise InvariantError(f"{event}: recovered, but its decision is already recorded")
-            keys, arm = event.recovered.keys, event.recovered.action_id
-            if arm not in self._arms:
-                raise InvariantError(f"{event}: unknown arm")
-            self._check_chain(keys)
-            self._numbers.take(keys, arm)
-            self._shard_keys.add(keys[-1])
-        else:
-            if opened is None or opened.event.position != event.position:
-                raise InvariantError(f"{event}: no such open decision")
-            keys, arm = opened.event.keys, opened.event.action_id
-        self._numbers.credit(keys, arm, target)
-        self._closed[event.decision_id] = ClosedDecision(terms=(event.reward, event.num_decisions, event.cost))
+    def _apply_settings_changed(self, event: SettingsChanged) -> None:
+        thawed = replace(event.settings, frozen=self.settings.frozen)
+        if differing := difference(self.settings, thawed):
+            raise InvariantError(f"{event}: only frozen may change ({differing})")
+        self.settings = event.settings
+        self._numbers.freeze(event.settings.frozen)
         self._version += 1
 
+    def _apply_credited(self, event: Credited) -> None:
+        if event.recovered is None:
+            opened = self._open.get(event.decision_id)
+            if opened is None or opened.event.position != event.position:
+                raise InvariantError(f"{event}: no such open decision")
+            self.credit_open(event, opened)
+            return
+        target = self.credit_of(event)
+        counted = self._check_recovered(event, event.recovered)
+        self._learn(event.recovered.keys, event.recovered.action_id, target, counted=counted)
+        self._closed.credit(event.decision_id, (event.reward, event.num_decisions, event.cost))
+        self._version += 1
+
+    def credit_open(self, event: Credited, opened: OpenDecision) -> float:
+        """Apply the outcome of a decision that is open; the return that it was credited."""
+        target = self.credit_of(event)
+        decided = opened.event
+        if not opened.counted:
+            self._numbers.take(decided.keys, decided.action_id)
+        self._numbers.credit(decided.keys, decided.action_id, target)
+        del self._open[event.decision_id]
+        self._closed.credit(event.decision_id, (event.reward, event.num_decisions, event.cost))
+        self._version += 1
+        return target
+
+    def _learn(self, keys: tuple[str, ...], arm: str, target: float, *, counted: bool) -> None:
+        if not counted:
+            self._numbers.take(keys, arm)
+        self._numbers.credit(keys, arm, target)
+
+    def _check_recovered(self, event: Credited, decision: RecoveredDecision) -> bool:
+        """The decision of `event` was expired when it is late, else unknown; returns whether its count stands."""
+        closed = self._closed.get(event.decision_id)
+        if event.late:
+            mark = choice_mark(decision.keys, decision.action_id)
+            if closed is None or (closed.state, closed.mark) != (EXPIRED, mark):
+                raise InvariantError(f"{event}: late, but no such decision has expired")
+            return closed.counted
+        if event.decision_id in self._open or closed is not None:
+            raise InvariantError(f"{event}: recovered, but its decision is already recorded")
+        if decision.action_id not in self._arms:
+            raise InvariantError(f"{event}: unknown arm")
+        self._check_chain(decision.keys)
+        return False
+
     def _apply_cancelled(self, event: Cancelled) -> None:
+        opened = self._end(event)
+        if opened.counted:
+            self._numbers.take_back(opened.event.keys, opened.event.action_id)
+        if event.reason != SUPERSEDED:
+            self._closed.cancel(event.decision_id)
+        self._version += 1
+
+    def _apply_expired(self, event: Expired) -> None:
+        if event.default_reward is not None:
+            credit.check_outcome(event.default_reward, position=0, num_decisions=1, cost=0.0)
+        opened = self._end(event)
+        keys, arm, counted = opened.event.keys, opened.event.action_id, opened.counted
+        mark = choice_mark(keys, arm)
+        if event.default_reward is not None:
+            self._learn(keys, arm, event.default_reward, counted=counted)
+            self._closed.default(event.decision_id, mark, default_reward=event.default_reward)
+        else:
+            if counted:
+                self._numbers.take_back(keys, arm)
+            # While the table is frozen the count stands, and a late outcome must not count once more.
+            self._closed.expire(event.decision_id, mark, counted=counted and self.settings.frozen)
+        self._version += 1
+
+    def _apply_recorded(self, event: Recorded) -> None:
+        closed = self._closed.get(event.decision_id)
+        if closed is None or closed.default_reward is None or closed.terms is not None:
+            raise InvariantError(f"{event}: no such decision learned its default outcome")
+        terms = (event.reward, event.num_decisions, event.cost)
+        self._closed.default(event.decision_id, closed.mark, default_reward=closed.default_reward, terms=terms)
+        self._version += 1
+
+    def _end(self, event: Cancelled | Expired) -> OpenDecision:
         opened = self._open.pop(event.decision_id, None)
         if opened is None:
             raise InvariantError(f"{event}: no such open decision")
-        self._numbers.take_back(opened.event.keys, opened.event.action_id)
-        if event.reason != SUPERSEDED:
-            self._closed[event.decision_id] = _CANCELLED
-        self._version += 1
+        return opened
 
     def _apply_episode_closed(self, event: EpisodeClosed) -> None:
         # Its open decisions have their own events. Idempotent: every shard journals it, and their journals may be
         # folded together.
-        self._closed_episodes[event.episode_id] = None
+        self._closed.close_episode(event.episode_id)
         self._version += 1
+
+    # What an event other than a decide does; a decide brings its choice with it.
+    _CHANGES: ClassVar[Mapping[type[Event], Callable[[Any, Any], None]]] = MappingProxyType(
+        {
+            Credited: _apply_credited,
+            Cancelled: _apply_cancelled,
+            Expired: _apply_expired,
+            Recorded: _apply_recorded,
+            EpisodeClosed: _apply_episode_closed,
+            SettingsChanged: _apply_settings_changed,
+            Imported: _apply_imported,
+            Created: _apply_created,
+        }
+    )
 
     # --- views of the whole --------------------------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
         """The whole state, canonical: two equal states give equal JSON text, whatever shards they were folded by."""
         imported = {"imported": self._source} if self._source else {}
+        # Only where the table was frozen or thawed meanwhile.
+        unlike = sorted(name for name, opened in self._open.items() if opened.counted == self.settings.frozen)
+        otherwise = {"open_from_before_freeze_or_thaw": unlike} if unlike else {}
         return {
             "schema_version": 1,
             "table": self._table,
@@ -303,44 +262,72 @@ class PolicyTable:
             **imported,
             "numbers": self._numbers.dump(),
             "open": {name: codec.encode(self._open[name].event) for name in sorted(self._open)},
-            "closed": {name: _dump_closed(self._closed[name]) for name in sorted(self._closed)},
-            "closed_episodes": sorted(self._closed_episodes),
+            **self._closed.dump(),
+            **otherwise,
         }
 
-    def inspect(self) -> dict[str, dict[str, dict[str, float | int | None]]]:
-        """Per key and arm: q, taken, credited, bonus, score and the rule's other columns (MC-36).
-
-        None = infinite, or the rule has none. A coarser key of a chain shows what the rule would see at it alone.
-        """
-        return {key: self._inspect_key(key) for key in self._numbers.keys()}  # noqa: SIM118 - sorted keys of a QTable
-
-    def _inspect_key(self, key: str) -> dict[str, dict[str, float | int | None]]:
-        views = self._numbers.views(self._chain_from(key))
-        view = views[0]
-        choice = self._rule.choose(views, allowed=view.action_ids, draw=0)
-        columns = {name: values for name, values in choice.columns.items() if name != _DRAWN}
+    def state(self) -> dict[str, Any]:
+        """All that `load` needs, in order, as values that msgpack takes; quick, since an event loop waits for it."""
         return {
-            arm: {
-                "q": view.q[i],
-                "taken": view.taken[i],
-                "credited": view.credited[i],
-                "bonus": None,
-                "score": None,
-                **{name: values[i] if math.isfinite(values[i]) else None for name, values in columns.items()},
-            }
-            for i, arm in enumerate(view.action_ids)
+            "created": encode_settings(self.created),
+            "settings": encode_settings(self.settings),
+            "source": self._source,
+            "version": self._version,
+            "numbers": self._numbers.state(),
+            "open": [_open_state(opened) for opened in self._open.values()],
+            "closed": self._closed.state(),
         }
 
-    def _chain_from(self, key: str) -> tuple[str, ...]:
-        """`key` and its coarser keys."""
-        if len(self._schemas) == 1:
-            return (key,)
-        place = self._schemas.index(state_key.schema_of(key))
-        return (key, *[state_key.project(key, schema) for schema in self._schemas[place + 1 :]])
+    @classmethod
+    def load(cls, table: str, state: dict[str, Any]) -> PolicyTable:
+        """The table whose `state` this is.
+
+        Raises:
+            InvariantError: its rule does not choose again what it chose.
+            KeyError, TypeError, ValueError: it is no such state.
+        """
+        loaded = cls(Created(table=table, settings=codec.decode(LearningSettings, state["created"])))
+        loaded.settings = codec.decode(LearningSettings, state["settings"])
+        loaded._source, loaded._version = state["source"], state["version"]
+        loaded._numbers.load_state(state["numbers"])
+        loaded._numbers.freeze(loaded.settings.frozen)
+        loaded._open.update([loaded._load_open(kept) for kept in state["open"]])
+        loaded._closed.load(state["closed"])
+        return loaded
+
+    def _load_open(self, kept: list[Any]) -> tuple[str, OpenDecision]:
+        decision_id, episode_id, position, keys, draw, allowed, action_id, version, received, counted, rows = kept
+        event = Decided(
+            table=self._table,
+            decision_id=decision_id,
+            episode_id=episode_id,
+            position=position,
+            keys=tuple(keys),
+            draw=draw,
+            allowed=None if allowed is None else tuple(allowed),
+            action_id=action_id,
+        )
+        choice = self.chosen_again(event, rows)
+        if choice.action_id != action_id:
+            raise InvariantError(f"loading {event}: the numbers beside it give '{choice.action_id}'")
+        return decision_id, OpenDecision(
+            event=event, choice=choice, rows=rows, version=version, received=received, counted=counted
+        )
 
 
-def _dump_closed(closed: ClosedDecision) -> str | list[str | int]:
-    if closed.terms is None:
-        return closed.state
-    reward, num_decisions, cost = closed.terms
-    return [reward.hex(), num_decisions, cost.hex()]
+def _open_state(opened: OpenDecision) -> tuple[Any, ...]:
+    event = opened.event
+    return (
+        event.decision_id,
+        event.episode_id,
+        event.position,
+        event.keys,
+        event.draw,
+        event.allowed,
+        event.action_id,
+        opened.version,
+        opened.received,
+        opened.counted,
+        # What the choice was made from; its rule makes it again.
+        opened.rows,
+    )

@@ -13,14 +13,25 @@ from typing import Any
 from memcon import codec
 from memcon.errors import ConfigError, UnknownNameError
 from memcon.learning import state_key
-from memcon.learning.credit import RewardSettings
+from memcon.learning.credit import MAX_ABS_REWARD, RewardSettings
 from memcon.learning.q_table import Numbers
 from memcon.policy_types import LearningSettings
 
-__all__ = ["capped", "check_numbers", "fingerprint_difference", "owning_keys", "table_fingerprint"]
+__all__ = [
+    "capped",
+    "check_numbers",
+    "fingerprint_difference",
+    "owning_keys",
+    "settings_fingerprint",
+    "table_fingerprint",
+]
 
 _CELL = frozenset({"q", "taken", "credited", "squares"})
 _FINGERPRINT_VERSION = 1
+# A table counts in float64 cells, exactly below 2^53: this leaves room for what is still to come.
+_MOST_COUNT = 1 << 52
+# A return is a discounted reward less a cost; a mean of them is no larger but for roundings.
+_MOST_Q = 2 * MAX_ABS_REWARD * (1 + 1e-9)
 
 
 def capped(numbers: Numbers, cap: int | None, *, count_cap: int | None = None) -> dict[str, dict[str, dict[str, Any]]]:
@@ -70,7 +81,8 @@ def check_numbers(settings: LearningSettings, numbers: Numbers) -> None:
             if not _is_possible(cell):
                 raise ConfigError(
                     f"imported numbers of '{arm}' at {key!r}: {dict(cell)}; expected q and squares as float.hex, "
-                    "finite, squares >= 0, and whole numbers 0 <= credited <= taken"
+                    f"finite, |q| <= {2 * MAX_ABS_REWARD:g}, squares of so many of such returns, and whole numbers "
+                    "0 <= credited <= taken <= 2^52"
                 )
 
 
@@ -78,24 +90,38 @@ def _is_possible(cell: Mapping[str, str | int]) -> bool:
     if set(cell) != _CELL:
         return False
     taken, credited = cell["taken"], cell["credited"]
-    if type(taken) is not int or type(credited) is not int or not 0 <= credited <= taken:
+    if type(taken) is not int or type(credited) is not int or not 0 <= credited <= taken <= _MOST_COUNT:
         return False
-    return _is_finite(cell["q"]) and _is_finite(cell["squares"]) and float.fromhex(str(cell["squares"])) >= 0
+    return abs(_value(cell["q"])) <= _MOST_Q and 0 <= _value(cell["squares"]) <= _MOST_Q**2 * credited
 
 
-def _is_finite(text: str | int) -> bool:
-    """The text is what `float.hex` writes: fromhex reads "0.5" too, as 5/16."""
+def _value(text: str | int) -> float:
+    """What `float.hex` wrote as `text`; NaN for any other text: fromhex reads "0.5" too, as 5/16."""
     try:
         value = float.fromhex(text) if isinstance(text, str) else math.nan
     except (ValueError, OverflowError):
-        return False
-    return math.isfinite(value) and value.hex() == text
+        return math.nan
+    return value if value.hex() == text else math.nan
 
 
 def owning_keys(settings: LearningSettings, numbers: Numbers) -> dict[str, str]:
     """The shard key of each key of checked `numbers`: its coarsest projection, since the keys of a chain nest."""
     coarsest = state_key.chain_schemas(settings)[-1]
     return {key: state_key.project(key, coarsest) for key in numbers}
+
+
+def settings_fingerprint(settings: LearningSettings) -> dict[str, Any]:
+    """What the numbers of a table are, as JSON-able parts: its arms, keys, kind of estimator and discount.
+
+    A moving average holds its prior and is no mean of returns, so one does not become the other; `mean` and
+    `capped_mean` are of one kind.
+    """
+    return {
+        "arms": settings.fingerprint,
+        "keys": [schema.label for schema in state_key.chain_schemas(settings)],
+        "estimator": "average" if settings.estimator == "ema" else "mean",
+        "gamma": settings.gamma,
+    }
 
 
 def table_fingerprint(
@@ -109,12 +135,9 @@ def table_fingerprint(
 ) -> Mapping[str, Any]:
     """What the numbers of a table are about, as JSON-able parts: two tables may share them when all parts are equal.
 
-    A moving average holds its prior and is no mean of returns, so one does not become the other; `mean` and
-    `capped_mean` are of one kind.
-
     Args:
         goal_types: of the benchmark.
-        settings: of the table: its arms, keys, discount and kind of estimator count.
+        settings: of the table, as far as `settings_fingerprint` takes them in.
         reward: what a return is made of.
         control: settings that change when decisions are taken or what an arm does.
         agent: framework and backbone with their parameters, JSON-able.
@@ -123,10 +146,7 @@ def table_fingerprint(
     return {
         "schema_version": _FINGERPRINT_VERSION,
         "goal_types": sorted(set(goal_types)),
-        "arms": settings.fingerprint,
-        "keys": [schema.label for schema in state_key.chain_schemas(settings)],
-        "estimator": "average" if settings.estimator == "ema" else "mean",
-        "gamma": settings.gamma,
+        **settings_fingerprint(settings),
         "reward": codec.encode(reward),
         "control": codec.encode(control),
         "agent": codec.encode(agent),

@@ -10,6 +10,7 @@ from memcon.learning import decision_token, state_key
 from memcon.learning.events import Event
 from memcon.learning.shard import Handled, PolicyShard
 from memcon.policy_types import (
+    CancelRequest,
     DecideReply,
     DecideRequest,
     LearningSettings,
@@ -21,6 +22,7 @@ from memcon.types import StateFeatures
 
 __all__ = [
     "FakePolicyClient",
+    "cancel_request",
     "decide_request",
     "outcome_request",
     "state_keys",
@@ -55,6 +57,11 @@ def outcome_request(
         num_decisions=num_decisions,
         cost=cost,
     )
+
+
+def cancel_request(reply: DecideReply) -> CancelRequest:
+    """The cancel of the decision that `reply` answered."""
+    return CancelRequest(decision_id=reply.decision_id, token=reply.token)
 
 
 def state_keys(count: int) -> list[str]:
@@ -124,6 +131,14 @@ class FakePolicyClient:
             replies.append(handled.reply)
         return replies
 
+    async def cancel(self, request: CancelRequest) -> bool:
+        self._check_up()
+        claims = decision_token.read(request.token)
+        shard = self._shard_of(claims.table, claims.keys)
+        handled = self.shards[shard].cancel(request)
+        self._keep(shard, handled)
+        return handled.reply
+
     async def cancel_episode(self, table: str, episode_id: str) -> int:
         self._check_up()
         cancelled = 0
@@ -141,7 +156,9 @@ class FakePolicyClient:
         return ids.shard_of(table, keys[-1], len(self.shards)) if keys else 0
 
     def _keep(
-        self, shard: int, handled: Handled[None] | Handled[DecideReply] | Handled[OutcomeReply] | Handled[int]
+        self,
+        shard: int,
+        handled: Handled[None] | Handled[DecideReply] | Handled[OutcomeReply] | Handled[bool] | Handled[int],
     ) -> None:
         self.events[shard].extend(handled.events)
 

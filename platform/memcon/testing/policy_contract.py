@@ -10,9 +10,9 @@ import pytest
 from memcon.errors import ConfigError, ConflictError, NotFoundError
 from memcon.learning import decision_token
 from memcon.learning.exploration import UcbConfig
-from memcon.policy_types import DecideRequest, LearningSettings, OutcomeRequest, TableImport
+from memcon.policy_types import CancelRequest, DecideRequest, LearningSettings, OutcomeRequest, TableImport
 from memcon.protocols import PolicyClient
-from memcon.testing.policy import decide_request, outcome_request, state_keys, table_import
+from memcon.testing.policy import cancel_request, decide_request, outcome_request, state_keys, table_import
 
 __all__ = ["PolicyClientContract"]
 
@@ -99,6 +99,18 @@ class PolicyClientContract:
         replies = await asyncio.gather(*(client.decide(decide_request(n)) for n in range(9)))
 
         assert {reply.action_id for reply in replies} == set(self.FIRST_VISITS)
+
+    async def test_client_gives_many_streams_at_one_new_key_its_arms_in_prior_order(
+        self, client: PolicyClient, settings: LearningSettings
+    ) -> None:
+        await client.open_table("table", settings)
+
+        replies = await asyncio.gather(*(client.decide(decide_request(n, key="new")) for n in range(32)))
+
+        # No outcome is there yet: what tells the streams apart is that each decision counts when it is taken.
+        in_order = sorted(replies, key=lambda reply: reply.received)
+        assert tuple(reply.action_id for reply in in_order[:9]) == self.FIRST_VISITS
+        assert [reply.forced for reply in in_order] == [True] * 9 + [False] * 23
 
     async def test_client_never_chooses_a_masked_arm(self, client: PolicyClient, settings: LearningSettings) -> None:
         await client.open_table("table", settings)
@@ -215,6 +227,37 @@ class PolicyClientContract:
                     )
                 ]
             )
+
+    async def test_client_cancels_an_open_decision_once(self, client: PolicyClient, settings: LearningSettings) -> None:
+        await client.open_table("table", settings)
+        decision = await client.decide(decide_request(1))
+
+        assert await client.cancel(cancel_request(decision)) is True
+        assert await client.cancel(cancel_request(decision)) is False
+
+        # Its arm is due again, and its id is used up.
+        assert (await client.decide(decide_request(2))).action_id == decision.action_id
+        with pytest.raises(ConflictError, match="already cancelled"):
+            await client.outcomes([outcome_request(decision, 1.0)])
+        with pytest.raises(ConflictError, match="already cancelled"):
+            await client.decide(decide_request(1))
+
+    async def test_client_refuses_to_cancel_a_credited_decision_or_with_a_wrong_token(
+        self, client: PolicyClient, settings: LearningSettings
+    ) -> None:
+        await client.open_table("table", settings)
+        credited, other = await client.decide(decide_request(1)), await client.decide(decide_request(2))
+        await client.outcomes([outcome_request(credited, 1.0)])
+        forged = decision_token.sign(b"some other secret than theirs", decision_token.read(other.token))
+
+        with pytest.raises(ConflictError, match="already credited"):
+            await client.cancel(cancel_request(credited))
+        with pytest.raises(ConflictError, match="its own token"):
+            await client.cancel(CancelRequest(decision_id=credited.decision_id, token=other.token))
+        with pytest.raises(NotFoundError, match="token"):
+            await client.cancel(CancelRequest(decision_id=other.decision_id, token=forged))
+
+        assert await client.cancel(cancel_request(other)) is True
 
     async def test_client_cancels_an_episode_at_every_shard(
         self, client: PolicyClient, settings: LearningSettings

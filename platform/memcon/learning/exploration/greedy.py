@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from memcon import registry
+from memcon.learning import kernel
 from memcon.learning.exploration.evidence import Shrinkage, ShrinkingConfig, best_of, shrinkage_of
 from memcon.learning.exploration.rule import Mixed, Rule, TieSet, TieSetRule, check_parameters, number
 from memcon.learning.q_table import KeyView
@@ -24,6 +25,12 @@ class _Greedy(TieSetRule):
         found = self.shrinkage.estimates(views)
         best = best_of(found.means, views[0].action_ids, allowed)
         return TieSet(best=best, columns={"mean": found.means, "effective_count": found.counts})
+
+    def at_one_key(self) -> kernel.Selection:
+        cap = self.shrinkage.count_cap
+        return kernel.Selection(
+            name="shrunk", first=self.shrinkage.prior_strength, second=-1.0 if cap is None else float(cap)
+        )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -43,6 +43,11 @@ def chance_of_largest(means: tuple[float, ...], deviations: tuple[float, ...]) -
         # An arm that is out of reach may come out at minus a rounding.
         shares[arm] = max(share, 0.0)
     whole = math.fsum([shares[arm] for arm in arms])
+    if not whole:
+        # The deviations are below the spacing of floats at these means, which are all that is left.
+        most = max(means)
+        shares = {arm: float(arm[0] == most) for arm in by_arm}
+        whole = math.fsum([shares[arm] for arm in arms])
     return tuple([shares[arm] / whole for arm in arms])
 
 

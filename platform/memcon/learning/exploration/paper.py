@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from memcon import registry
 from memcon.errors import ConfigError
+from memcon.learning import kernel
 from memcon.learning.exploration.learned import LearnedConfig
 from memcon.learning.exploration.rule import Rule, TieSet, TieSetRule, check_parameters, number
 from memcon.learning.q_table import KeyView
@@ -47,6 +48,9 @@ class _Ucb(TieSetRule):
             tied = [i for i in options if scores[i] == best]
         return TieSet(best=tuple(tied), forced=forced, columns={"bonus": bonuses, "score": scores})
 
+    def at_one_key(self) -> kernel.Selection:
+        return kernel.Selection(name="ucb", first=self.c)
+
 
 @dataclass(frozen=True, slots=True)
 class _Settled(TieSetRule):
@@ -61,6 +65,9 @@ class _Settled(TieSetRule):
         options = [i for i in options if view.credited[i]] or options
         best = max([view.q[i] for i in options])
         return TieSet(best=tuple([i for i in options if view.q[i] == best]))
+
+    def at_one_key(self) -> kernel.Selection:
+        return kernel.Selection(name="settled")
 
 
 @dataclass(slots=True, kw_only=True)

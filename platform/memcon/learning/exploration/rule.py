@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 
 from memcon import checks, ids, registry
 from memcon.errors import ConfigError, UnknownNameError
+from memcon.learning import kernel
 from memcon.learning.exploration.draws import draw_index, unit
 from memcon.learning.q_table import KeyView
 from memcon.policy_types import LearningSettings
@@ -75,6 +76,10 @@ class TieSetRule(ABC):
     def ties(self, views: tuple[KeyView, ...], allowed: tuple[str, ...]) -> TieSet:
         """The arms between which the draw decides; at least one."""
 
+    def at_one_key(self) -> kernel.Selection | None:
+        """What finds the same arms at a table of one key without a view of it; None = there is nothing quicker."""
+        return None
+
     def choose(self, views: tuple[KeyView, ...], *, allowed: tuple[str, ...], draw: int) -> Choice:
         """As in `Rule`."""
         found = self.ties(views, allowed)
@@ -111,7 +116,10 @@ class Mixed:
     def choose(self, views: tuple[KeyView, ...], *, allowed: tuple[str, ...], draw: int) -> Choice:
         """As in `Rule`; a uniform draw has all allowed arms as its tie set, and is never forced."""
         # Always asked: it may refuse these arms, and its columns are what the uniform draw overruled.
-        choice = self.rule.choose(views, allowed=allowed, draw=draw)
+        return self.mixed(self.rule.choose(views, allowed=allowed, draw=draw), allowed=allowed, draw=draw)
+
+    def mixed(self, choice: Choice, *, allowed: tuple[str, ...], draw: int) -> Choice:
+        """The other rule's `choice`, or the uniform draw that overrules it."""
         if unit(ids.draw64(self.place, draw)) >= self.share:
             return choice
         arm = allowed[draw_index(ids.draw64(f"{self.place}_arm", draw), len(allowed))]

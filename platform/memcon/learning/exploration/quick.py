@@ -1,0 +1,93 @@
+"""The quick way of a rule at a table of one key: a kernel's bit mask instead of views and columns.
+
+Gives the choice that `Rule.choose` gives from the same numbers, without its columns. Rules over a chain of keys, and
+those that sample, have the general way only.
+"""
+
+from __future__ import annotations
+
+from memcon.learning import kernel
+from memcon.learning.exploration.draws import draw_index
+from memcon.learning.exploration.rule import Choice, Mixed, Rule, TieSetRule
+from memcon.learning.q_table import QTable
+from memcon.policy_types import LearningSettings
+
+__all__ = ["QuickRule", "quick_rule"]
+
+# Sets of allowed arms whose mask is remembered; a caller that shuffles its arms must not fill the memory.
+_MASKS_KEPT = 1024
+
+
+class QuickRule:
+    """A rule of best arms over one table, and the mixtures around it."""
+
+    __slots__ = (
+        "_arms",
+        "_choices",
+        "_first",
+        "_full",
+        "_masks",
+        "_mixtures",
+        "_num_arms",
+        "_numbers",
+        "_second",
+        "_select",
+        "_starts",
+        "_ties",
+    )
+
+    def __init__(
+        self, selection: kernel.Selection, numbers: QTable, *, arms: tuple[str, ...], mixtures: tuple[Mixed, ...]
+    ) -> None:
+        self._numbers, self._starts = numbers, numbers.starts
+        self._select, self._first, self._second = numbers.select(selection), selection.first, selection.second
+        self._arms, self._num_arms = arms, len(arms)
+        # Innermost first.
+        self._mixtures = mixtures
+        self._full = (1 << len(arms)) - 1
+        self._masks: dict[tuple[str, ...], int] = {}
+        # Mask of several best arms -> their ids.
+        self._ties: dict[int, tuple[str, ...]] = {}
+        # What a selection answers when one arm is best -> the choice, made once.
+        self._choices: dict[int, Choice] = {}
+        for i, arm in enumerate(arms):
+            for forced in (False, True):
+                mask = -(1 << i) if forced else 1 << i
+                self._choices[mask] = Choice(action_id=arm, tie_set=(arm,), forced=forced)
+
+    def choose(self, key: str, allowed: tuple[str, ...], draw: int) -> Choice:
+        """As `Rule.choose` at `key`, without columns; `allowed` in arm order."""
+        # The identity first: a tuple is hashed anew each time.
+        mask = self._full if allowed is self._arms else self._masks.get(allowed) or self._mask(allowed)
+        at = self._starts.get(key, 0)
+        found = self._select(self._numbers.shared, at, self._num_arms, mask, self._first, self._second)
+        choice = self._choices.get(found) or self._tied(found, draw)
+        for mixture in self._mixtures:
+            choice = mixture.mixed(choice, allowed=allowed, draw=draw)
+        return choice
+
+    def _mask(self, allowed: tuple[str, ...]) -> int:
+        mask = sum([1 << self._arms.index(arm) for arm in allowed])
+        if len(self._masks) < _MASKS_KEPT:
+            self._masks[allowed] = mask
+        return mask
+
+    def _tied(self, mask: int, draw: int) -> Choice:
+        tied = self._ties.get(mask)
+        if tied is None:
+            tied = tuple([arm for i, arm in enumerate(self._arms) if mask >> i & 1])
+            if len(self._ties) < _MASKS_KEPT:
+                self._ties[mask] = tied
+        return Choice(action_id=tied[draw_index(draw, len(tied))], tie_set=tied, forced=False)
+
+
+def quick_rule(rule: Rule, settings: LearningSettings, numbers: QTable) -> QuickRule | None:
+    """The quick way of `rule` over `numbers`; None = it has none there."""
+    mixtures: list[Mixed] = []
+    while isinstance(rule, Mixed):
+        mixtures.insert(0, rule)
+        rule = rule.rule
+    selection = rule.at_one_key() if isinstance(rule, TieSetRule) else None
+    if selection is None or settings.pooling or len(settings.action_ids) > kernel.MOST_ARMS:
+        return None
+    return QuickRule(selection, numbers, arms=settings.action_ids, mixtures=tuple(mixtures))
