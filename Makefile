@@ -33,6 +33,7 @@ check: $(DEV)  ## Lint, types, import contracts.
 bench: $(VENV)/.bench  ## Measure the platform's own cost, and the policy beside its peers.
 	$(BIN)/memcon bench sweep configs/bench.yaml
 	$(BIN)/memcon bench policy
+	$(BIN)/memcon bench serving
 	$(BIN)/memcon bench sharing
 
 .PHONY: format

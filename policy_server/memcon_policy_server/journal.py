@@ -1,111 +1,84 @@
-"""The journal of one shard: an append-only, checksummed list of events in one SQLite file.
+"""The journal of one shard: an append-only, checksummed list of commits in one database file.
 
 It is the truth of what was learned. Owns durability, order and the owner's epoch; knows nothing of what events mean.
-Every row's checksum covers the row and the checksum before it, so that an altered, removed, added or swapped row is
-found and named. The statements are plain SQLAlchemy Core; only `_engine` knows that the store is SQLite.
+One row a commit; its checksum covers the row and the checksum before it, so that an altered, removed, added or swapped
+row is found and named.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
 from memcon.errors import (
     ConfigError,
-    DamagedFileError,
+    InvariantError,
     LockedError,
     MemconError,
+    NotFoundError,
     SchemaVersionError,
     StorageError,
 )
+from memcon.learning.events import Event
+from memcon_policy_server.journal_schema import GENESIS, SCHEMA, SCHEMA_VERSION, chained, commits, meta
+from memcon_policy_server.owner_process import end_owner, this_process
+from memcon_policy_server.packing import kind_of, pack, unpack
+from memcon_policy_server.sqlite_engine import BUSY_TIMEOUT_S, Store, damaged
 
-__all__ = ["SCHEMA_VERSION", "Entry", "Row", "SqliteJournal"]
+__all__ = ["Marks", "Row", "SqliteJournal"]
 
-SCHEMA_VERSION = 1
-# One attempt waits this long for another process's transaction; a claim makes several (facts: a busy owner starves
-# single attempts).
-BUSY_TIMEOUT_S = 5.0
+# A busy owner starves single attempts (measured), hence several short ones; when all failed, the recorded owner is
+# ended, and there are as many again.
 CLAIM_ATTEMPTS = 6
+CLAIM_PATIENCE_S = 0.5
 
-_REMEDY = "restore it from a copy, or start a new run under another name; nothing was written over it"
-
-_schema = sa.MetaData()
-_meta = sa.Table(
-    "meta",
-    _schema,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("schema_version", sa.Integer, nullable=False),
-    sa.Column("shard", sa.Integer, nullable=False),
-    sa.Column("num_shards", sa.Integer, nullable=False),
-    # Raised by every claim; a commit under an older epoch is refused.
-    sa.Column("epoch", sa.Integer, nullable=False),
-    # Process id and its start in clock ticks, so that a reused id is told apart.
-    sa.Column("owner", sa.String, nullable=False),
-    # Last event and its checksum: finds a removed tail.
-    sa.Column("last_seq", sa.Integer, nullable=False),
-    sa.Column("head", sa.String, nullable=False),
-)
-_events = sa.Table(
-    "events",
-    _schema,
-    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("kind", sa.String, nullable=False),
-    sa.Column("table_name", sa.String, nullable=False),
-    sa.Column("decision_id", sa.String, nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
-    sa.Column("checksum", sa.String, nullable=False),
-)
-# Made once: building them anew was half of a commit's function calls. The first checks the epoch and moves the head,
-# inside the transaction.
+# Checks the epoch and moves the head, inside the transaction.
 _MOVE_HEAD = (
-    sa.update(_meta)
-    .where(_meta.c.epoch == sa.bindparam("mine"))
+    sa.update(meta)
+    .where(meta.c.epoch == sa.bindparam("mine"))
     .values(last_seq=sa.bindparam("to_seq"), head=sa.bindparam("to_head"))
 )
-_INSERT = sa.insert(_events)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One event, ready to be written."""
-
-    kind: str
-    table: str
-    # "" for events of no single decision.
-    decision_id: str
-    # JSON text.
-    body: str
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One event as it was read, its checksum already checked."""
+    """Where an event stands that was read; the checksum of its commit fits."""
 
     # 1-based, without gaps.
     seq: int
-    entry: Entry
+    kind: str
+    # "" for events of no single decision.
+    decision_id: str
 
     @property
     def name(self) -> str:
         """How messages name this event."""
-        decision = f" of decision {self.entry.decision_id}" if self.entry.decision_id else ""
-        return f"event {self.seq} ({self.entry.kind}{decision})"
+        decision = f" of decision {self.decision_id}" if self.decision_id else ""
+        return f"event {self.seq} ({self.kind}{decision})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """How far the journal reaches: events (base_seq, last_seq] are in it, (0, exported_seq] in an export too."""
+
+    base_seq: int
+    exported_seq: int
+    last_seq: int
 
 
 class SqliteJournal:
-    """The open journal of one shard. One thread at a time; `claim` before `append`.
+    """The open journal of one shard. `claim` before `append`, both in one thread at a time; the rest from any thread.
 
     Raises:
         DamagedFileError: the file is no sound journal.
-        SchemaVersionError: another schema version wrote it.
+        SchemaVersionError: another schema version wrote it; names the command that migrates an older one.
         ConfigError: it belongs to another shard or another number of shards.
         StorageError: the place cannot be read or written.
     """
@@ -113,44 +86,39 @@ class SqliteJournal:
     def __init__(self, path: Path, *, shard: int, num_shards: int, read_only: bool = False) -> None:
         self.path, self.shard, self.num_shards = path, shard, num_shards
         self.epoch = self.last_seq = 0
-        self._head = ""
+        self._head = GENESIS
+        self._store = Store(path, read_only=read_only)
+        self._move_head = self._store.prepared(_MOVE_HEAD)
+        self._insert = self._store.prepared(sa.insert(commits))
         try:
             if not read_only:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            self._engine = _engine(path, read_only=read_only)
-            with self._translated("open"):
-                self._connection = self._engine.connect()
-        except OSError as error:
-            raise StorageError(f"cannot write {path.parent}: {error.strerror}; check permissions and space") from error
-        try:
-            with self._translated("open"):
-                self._check_meta(read_only=read_only)
+                self._create()
+            self._check_meta()
         except BaseException:
             self.close()
             raise
 
+    # --- the owner ---------------------------------------------------------------------------------------------------
+
     def claim(self) -> int:
         """Become the owner: raise the epoch in one transaction and return it; older owners can commit no more.
+
+        An earlier owner that is alive on this machine and keeps the file busy is killed, and the claim goes on.
 
         Raises:
             LockedError: another process held a transaction open during all attempts.
         """
-        for attempt in range(CLAIM_ATTEMPTS):
-            try:
-                with self._translated("claim"), self._connection.begin():
-                    row = self._connection.execute(sa.select(_meta)).one()
-                    owner = f"{os.getpid()}:{_process_start()}"
-                    self._connection.execute(sa.update(_meta).values(epoch=row.epoch + 1, owner=owner))
-            except LockedError:
-                if attempt == CLAIM_ATTEMPTS - 1:
-                    raise
-            else:
-                self.epoch, self.last_seq, self._head = row.epoch + 1, row.last_seq, row.head
-                break
+        self._store.set_patience(CLAIM_PATIENCE_S)
+        try:
+            if not self._claimed(CLAIM_ATTEMPTS) and not (self._ended_owner() and self._claimed(CLAIM_ATTEMPTS)):
+                # Says what is in the way.
+                self._claim_once()
+        finally:
+            self._store.set_patience(BUSY_TIMEOUT_S)
         return self.epoch
 
-    def append(self, entries: Sequence[Entry]) -> int:
-        """Commit `entries` in one transaction under this owner's epoch; returns the last sequence number.
+    def append(self, events: Sequence[Event]) -> int:
+        """Commit `events` in one transaction under this owner's epoch; returns the last sequence number.
 
         Raises:
             LockedError: another process has claimed the journal since; nothing was written.
@@ -158,145 +126,231 @@ class SqliteJournal:
         """
         if not self.epoch:
             raise StorageError(f"{self.path} is not claimed: call claim() before append()")
-        head, rows = self._head, []
-        for seq, entry in enumerate(entries, start=self.last_seq + 1):
-            head = _checksum(head, seq, entry)
-            rows.append(_row(seq, entry, head))
-        last_seq = self.last_seq + len(rows)
-        with self._translated("commit to"), self._connection.begin():
-            moved = self._connection.execute(_MOVE_HEAD, {"mine": self.epoch, "to_seq": last_seq, "to_head": head})
+        if not events:
+            return self.last_seq
+        body = pack(events)
+        first, last = self.last_seq + 1, self.last_seq + len(events)
+        head = chained(self._head, first, last, body)
+        with self._store.committing() as driver:
+            moved = driver.execute(
+                self._move_head.text, self._move_head.values(mine=self.epoch, to_seq=last, to_head=head)
+            )
             if moved.rowcount != 1:
                 raise LockedError(
                     f"{self.path} was claimed by another process after epoch {self.epoch}; this owner stops"
                 )
-            self._connection.execute(_INSERT, rows)
-        self._head, self.last_seq = head, last_seq
-        return last_seq
+            driver.execute(
+                self._insert.text, self._insert.values(first_seq=first, last_seq=last, body=body, checksum=head)
+            )
+        self._head, self.last_seq = head, last
+        return last
 
-    def read(self) -> Iterator[Row]:
-        """All events in order, each checked against the chain of checksums.
+    @property
+    def head(self) -> bytes:
+        """Checksum of all events up to `last_seq`, as this owner knows it."""
+        return self._head
+
+    def current_epoch(self) -> int:
+        """The epoch of the last claim, whoever made it; on a connection of its own, for a thread beside the writer's.
 
         Raises:
-            DamagedFileError: names the first event that was altered, removed or added.
+            MemconError: the file cannot be read now.
         """
-        with self._translated("read"), self._connection.begin():
-            meta = self._connection.execute(sa.select(_meta)).one()
-            head, seq = "", 0
-            for found in self._connection.execute(sa.select(_events).order_by(_events.c.seq)):
-                seq += 1
-                entry = Entry(kind=found.kind, table=found.table_name, decision_id=found.decision_id, body=found.body)
-                row = Row(seq=found.seq, entry=entry)
-                if found.seq != seq:
-                    raise self._damaged(f"event {seq} is missing, {row.name} follows event {seq - 1}")
-                head = _checksum(head, seq, entry)
-                if found.checksum != head:
-                    raise self._damaged(f"{row.name} was altered: its checksum does not fit")
-                yield row
-            if (seq, head) != (meta.last_seq, meta.head):
-                raise self._damaged(f"it ends at event {seq}, event {meta.last_seq} was the last one committed")
+        with self._store.reading("read the epoch of") as connection:
+            return int(connection.execute(sa.select(meta.c.epoch)).scalar_one())
+
+    # --- views -------------------------------------------------------------------------------------------------------
+
+    def read(self, after: int = 0) -> Iterator[tuple[Row, Event]]:
+        """The events after number `after` in order, each checked against the chain of checksums.
+
+        Raises:
+            DamagedFileError: names the first events that were altered, removed or added.
+            NotFoundError: events after `after` were compacted away.
+        """
+        with self._store.reading() as connection:
+            found = connection.execute(sa.select(meta)).one()
+            if after < found.base_seq:
+                raise NotFoundError(
+                    f"{self.path}: events {after + 1} to {found.base_seq} were compacted away; read them from the "
+                    f"exported Parquet, or begin after {found.base_seq}"
+                )
+            seq, head = self._before(connection, found, after)
+            for commit in connection.execute(
+                sa.select(commits).where(commits.c.first_seq > seq).order_by(commits.c.first_seq)
+            ):
+                events = self._checked(commit, seq, head)
+                for number, event in enumerate(events, start=seq + 1):
+                    if number > after:
+                        yield _row(number, event), event
+                seq, head = commit.last_seq, commit.checksum
+            if seq != found.last_seq:
+                raise damaged(self.path, f"it ends at event {seq}, event {found.last_seq} was the last one committed")
+            if head != found.head:
+                raise damaged(self.path, f"it ends at event {seq}, but not as it was committed")
+
+    def commit_end(self, seq: int) -> int:
+        """The last event at or before `seq` that ends a commit."""
+        with self._store.reading() as connection:
+            return self._before(connection, connection.execute(sa.select(meta)).one(), seq)[0]
+
+    def head_at(self, seq: int) -> bytes | None:
+        """The checksum of all events up to `seq`; None when no commit of this journal ends there."""
+        with self._store.reading() as connection:
+            found = connection.execute(sa.select(meta)).one()
+            if seq == found.base_seq:
+                return bytes(found.base_head)
+            head = connection.execute(sa.select(commits.c.checksum).where(commits.c.last_seq == seq)).scalar()
+            return None if head is None else bytes(head)
 
     def end(self) -> int:
         """Number of the last committed event; 0 when there is none."""
-        with self._translated("read"), self._connection.begin():
-            return int(self._connection.execute(sa.select(_meta.c.last_seq)).scalar_one())
+        return self.marks().last_seq
+
+    def marks(self) -> Marks:
+        """How far the journal and its export reach."""
+        found = self._meta()
+        return Marks(base_seq=found.base_seq, exported_seq=found.exported_seq, last_seq=found.last_seq)
+
+    # --- upkeep; beside a live owner, too ----------------------------------------------------------------------------
+
+    def mark_exported(self, seq: int) -> None:
+        """Note that the events up to `seq` are held durably elsewhere; never moves back."""
+        with self._store.writing("mark the export of") as connection:
+            connection.execute(
+                sa.update(meta).where(meta.c.exported_seq < seq, meta.c.last_seq >= seq).values(exported_seq=seq)
+            )
+
+    def compact(self, through: int, replace: Callable[[bytes], object]) -> int:
+        """Drop the events up to `through`, the end of a commit that is exported; returns how many there were.
+
+        `replace` is given the checksum at `through` and must put durably in place what stands for those events
+        (`compaction.compact`). It is called inside the transaction, so that no two compactions write at once.
+
+        Raises:
+            InvariantError: no exported commit ends at `through`; nothing was dropped.
+        """
+        with self._store.writing("compact") as connection:
+            found = connection.execute(sa.select(meta)).one()
+            if through <= found.base_seq:
+                # Another compaction was quicker.
+                return 0
+            head = connection.execute(sa.select(commits.c.checksum).where(commits.c.last_seq == through)).scalar()
+            if head is None or through > found.exported_seq:
+                raise InvariantError(
+                    f"compacting {self.path} through event {through}: that is no end of a commit, or it is not "
+                    f"exported (event {found.exported_seq} is the last one that is)"
+                )
+            replace(bytes(head))
+            connection.execute(sa.delete(commits).where(commits.c.last_seq <= through))
+            connection.execute(sa.update(meta).values(base_seq=through, base_head=head))
+        self._store.shrink()
+        return int(through - found.base_seq)
 
     def close(self) -> None:
         """Close the file; may be called twice."""
-        self._connection.close()
-        self._engine.dispose()
+        self._store.close()
 
-    def _check_meta(self, *, read_only: bool) -> None:
-        with self._connection.begin():
-            tables = set(sa.inspect(self._connection).get_table_names())
-            if not tables and not read_only:
-                _schema.create_all(self._connection)
-                fresh = {"id": 1, "schema_version": SCHEMA_VERSION, "shard": self.shard, "num_shards": self.num_shards}
-                self._connection.execute(sa.insert(_meta).values(**fresh, epoch=0, owner="", last_seq=0, head=""))
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _claimed(self, attempts: int) -> bool:
+        for _ in range(attempts):
+            try:
+                self._claim_once()
+            except LockedError:
+                continue
+            return True
+        return False
+
+    def _ended_owner(self) -> bool:
+        owner = self._meta().owner
+        ended = end_owner(owner)
+        if ended:
+            _log.warning("journal.owner_killed", extra={"path": str(self.path), "owner": owner})
+        return ended
+
+    def _claim_once(self) -> None:
+        with self._store.writing("claim") as connection:
+            found = connection.execute(sa.select(meta)).one()
+            connection.execute(sa.update(meta).values(epoch=found.epoch + 1, owner=this_process()))
+        self.epoch, self.last_seq, self._head = found.epoch + 1, found.last_seq, bytes(found.head)
+
+    def _meta(self) -> Any:
+        with self._store.reading() as connection:
+            return connection.execute(sa.select(meta)).one()
+
+    def _before(self, connection: sa.Connection, found: Any, after: int) -> tuple[int, bytes]:
+        """The last event at or before `after` that ends a commit, and the checksum there."""
+        last = connection.execute(
+            sa.select(commits.c.last_seq, commits.c.checksum)
+            .where(commits.c.last_seq <= after)
+            .order_by(commits.c.last_seq.desc())
+            .limit(1)
+        ).first()
+        return (found.base_seq, found.base_head) if last is None else (last.last_seq, last.checksum)
+
+    def _checked(self, commit: Any, seq: int, head: bytes) -> list[Event]:
+        """The events of a commit that follows event `seq`, whose checksum is `head`."""
+        name = f"events {commit.first_seq} to {commit.last_seq}"
+        if commit.first_seq != seq + 1:
+            raise damaged(self.path, f"event {seq + 1} is missing, {name} follow event {seq}")
+        if commit.checksum != chained(head, commit.first_seq, commit.last_seq, commit.body):
+            raise damaged(self.path, f"{name} were altered: their checksum does not fit")
+        try:
+            events = unpack(commit.body)
+        except MemconError as error:
+            raise damaged(self.path, f"{name} cannot be read: {error}") from error
+        if len(events) != commit.last_seq - seq:
+            raise damaged(self.path, f"{name} are {len(events)} events")
+        return events
+
+    def _create(self) -> None:
+        with self._store.reading("open") as connection:
+            if sa.inspect(connection).get_table_names():
                 return
-            if not tables.issuperset(_schema.tables):
-                raise self._damaged("it is no memcon journal")
-            versions = self._connection.execute(sa.select(_meta.c.schema_version)).scalars().all()
+        with self._store.writing("create") as connection:
+            if sa.inspect(connection).get_table_names():
+                return
+            SCHEMA.create_all(connection)
+            connection.execute(
+                sa.insert(meta).values(
+                    id=1,
+                    schema_version=SCHEMA_VERSION,
+                    shard=self.shard,
+                    num_shards=self.num_shards,
+                    epoch=0,
+                    owner="",
+                    last_seq=0,
+                    head=GENESIS,
+                    base_seq=0,
+                    base_head=GENESIS,
+                    exported_seq=0,
+                )
+            )
+
+    def _check_meta(self) -> None:
+        with self._store.reading("open") as connection:
+            tables = set(sa.inspect(connection).get_table_names())
+            if "meta" not in tables:
+                raise damaged(self.path, "it is no memcon journal")
+            versions = connection.execute(sa.select(meta.c.schema_version)).scalars().all()
             if versions != [SCHEMA_VERSION]:
-                raise SchemaVersionError(self.path, versions[0] if versions else None, SCHEMA_VERSION)
-            found = self._connection.execute(sa.select(_meta.c.shard, _meta.c.num_shards)).one()
+                raise _other_version(self.path, versions[0] if versions else None)
+            if not tables.issuperset(SCHEMA.tables):
+                raise damaged(self.path, "it is no memcon journal")
+            found = connection.execute(sa.select(meta.c.shard, meta.c.num_shards)).one()
         if tuple(found) != (self.shard, self.num_shards):
             raise ConfigError(
                 f"{self.path} is shard {found.shard} of {found.num_shards}, not {self.shard} of {self.num_shards}; "
                 f"keep policy_server.shards at {found.num_shards}, or take a new run name"
             )
 
-    def _damaged(self, problem: str) -> DamagedFileError:
-        return DamagedFileError(self.path, problem, _REMEDY)
 
-    @contextmanager
-    def _translated(self, doing: str) -> Iterator[None]:
-        """Map what the database raises to memcon's errors."""
-        try:
-            yield
-        except MemconError:
-            raise
-        except sa.exc.DBAPIError as error:
-            cause = error.orig
-            code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
-            if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-                raise LockedError(
-                    f"cannot {doing} {self.path}: another process is writing it; end that process"
-                ) from error
-            if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}:
-                raise self._damaged(str(cause)) from error
-            raise StorageError(f"cannot {doing} {self.path}: {cause}; check permissions and space") from error
+def _row(seq: int, event: Event) -> Row:
+    return Row(seq=seq, kind=kind_of(event), decision_id=getattr(event, "decision_id", ""))
 
 
-def _checksum(before: str, seq: int, entry: Entry) -> str:
-    parts = [before, seq, entry.kind, entry.table, entry.decision_id, entry.body]
-    return hashlib.blake2b(json.dumps(parts, ensure_ascii=False).encode(), digest_size=16).hexdigest()
-
-
-def _row(seq: int, entry: Entry, checksum: str) -> dict[str, object]:
-    return {
-        "seq": seq,
-        "kind": entry.kind,
-        "table_name": entry.table,
-        "decision_id": entry.decision_id,
-        "body": entry.body,
-        "checksum": checksum,
-    }
-
-
-def _process_start() -> str:
-    """Start of this process in clock ticks since boot, or "" where /proc does not exist."""
-    try:
-        return Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
-    except OSError:
-        return ""
-
-
-def _reading(path: Path) -> str:
-    """How to open for reading: a journal that was closed in order is read without making a lock file beside it."""
-    return "mode=ro" if Path(f"{path}-wal").exists() else "mode=ro&immutable=1"
-
-
-def _engine(path: Path, *, read_only: bool) -> sa.Engine:
-    def _connect() -> sqlite3.Connection:
-        # autocommit (isolation_level None): the "begin" hook below says how each transaction starts. The owner opens
-        # the file in one thread and commits in its writer thread, never in both at once.
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?{_reading(path) if read_only else 'mode=rwc'}",
-            uri=True,
-            timeout=BUSY_TIMEOUT_S,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        # WAL is a lasting property of the file: set once, and never on a file that may be someone else's.
-        if not read_only and path.stat().st_size == 0:
-            connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        return connection
-
-    engine = sa.create_engine("sqlite://", creator=_connect, poolclass=sa.pool.StaticPool)
-
-    @sa.event.listens_for(engine, "begin")
-    def _begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
-
-    return engine
+def _other_version(path: Path, found: object) -> SchemaVersionError:
+    if isinstance(found, int) and 0 < found < SCHEMA_VERSION:
+        return SchemaVersionError(path, found, SCHEMA_VERSION, remedy=f"run `memcon data migrate {path.parent}`")
+    return SchemaVersionError(path, found, SCHEMA_VERSION)

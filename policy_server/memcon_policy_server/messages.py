@@ -1,68 +1,109 @@
-"""What the owner accepts, checked field by field while the JSON is read.
+"""What an owner and the gateway accept, checked field by field while the body is read.
 
-An unknown or missing field, a wrong type, NaN or infinity never reaches a table.
+An unknown or missing field, a wrong type, NaN, infinity or a number out of range never reaches a table. The messages
+have the fields of the requests in `memcon.policy_types` and go to the owner as they are: a copy into the dataclass
+was a fifth of a decide.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from collections.abc import Iterator
+from typing import Annotated, cast
 
 import msgspec
 
-from memcon import policy_types
-from memcon_policy_server.wire import RejectedError
+from memcon import ids, policy_types
+from memcon.learning.credit import MAX_ABS_REWARD
 
-__all__ = ["CancelEpisode", "Decide", "ImportTable", "OpenTable", "Outcomes", "decode"]
+__all__ = [
+    "Cancel",
+    "CancelEpisode",
+    "Decide",
+    "DecideBatch",
+    "FreezeTable",
+    "ImportTable",
+    "Message",
+    "Nothing",
+    "OpenTable",
+    "Outcome",
+    "Outcomes",
+    "TablesQuery",
+    "check_texts",
+]
 
-NonNegative = Annotated[int, msgspec.Meta(ge=0)]
+# Whole numbers that every JSON library keeps exactly.
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 53) - 1)]
+Reward = Annotated[float, msgspec.Meta(ge=-MAX_ABS_REWARD, le=MAX_ABS_REWARD)]
+# Any finite number: a bound is what refuses NaN and infinity in msgpack, which has both.
+Finite = Annotated[float, msgspec.Meta(ge=-1e308, le=1e308)]
+Name = Annotated[str, msgspec.Meta(min_length=1)]
+# msgspec has no bound beyond 63 bits; the table refuses a larger draw.
+Draw = Annotated[int, msgspec.Meta(ge=0, extra_json_schema={"maximum": (1 << 64) - 1})]
 
 
-MessageT = TypeVar("MessageT", bound=msgspec.Struct)
+class Message(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """Base of all bodies."""
+
+    def has_text_over(self, limit: int) -> bool:
+        """Some text has, or may have, more than `limit` characters: `check_texts` finds it.
+
+        Known here where a batch has many (`check_texts` takes 10 us an item, more than a decide).
+        """
+        return True
 
 
-class _Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    rule: str
-    rule_parameters: dict[str, float | str] = {}
+class Nothing(Message, kw_only=True):
+    """No parameters."""
+
+
+class Settings(Message, kw_only=True):
+    """Settings of a table (`memcon.policy_types.LearningSettings`)."""
+
+    rule: Name
+    rule_parameters: dict[str, Finite | str] = {}
     action_ids: tuple[str, ...]
-    priors: tuple[float, ...]
+    priors: tuple[Finite, ...]
     action_set: str
     fingerprint: str
     estimator: str = "ema"
-    count_cap: int | None = None
-    alpha: float = 0.15
-    gamma: float = 0.9
+    count_cap: Count | None = None
+    alpha: Finite = 0.15
+    gamma: Finite = 0.9
     key_schema: str = "paper/1"
     pooling: tuple[str, ...] = ()
-    exploration_floor: float = 0.0
+    exploration_floor: Finite = 0.0
     frozen: bool = False
-    schema_version: int = 1
+    closed_kept: Count | None = None
+    schema_version: Count = 1
 
 
-class OpenTable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Body of /v1/open_table."""
+class OpenTable(Message, kw_only=True):
+    """Create a table, or check that it exists with equal settings."""
 
-    table: str
-    settings: _Settings
+    table: Name
+    settings: Settings
 
     def learning_settings(self) -> policy_types.LearningSettings:
         """The settings as the shard takes them."""
         return policy_types.LearningSettings(**msgspec.structs.asdict(self.settings))
 
 
-class _Numbers(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class Numbers(Message, kw_only=True):
+    """What is known of one arm at one key."""
+
     # Floats as `float.hex`: their bits must arrive.
     q: str
-    taken: NonNegative
-    credited: NonNegative
+    taken: Count
+    credited: Count
     squares: str
 
 
-class ImportTable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Body of /v1/import_table."""
+class ImportTable(Message, kw_only=True):
+    """Let an open table without decisions start from another one's numbers."""
 
-    table: str
+    table: Name
     source: str
-    numbers: dict[str, dict[str, _Numbers]]
+    numbers: dict[str, dict[str, Numbers]]
 
     def request(self) -> policy_types.TableImport:
         """The import as the shard takes it."""
@@ -76,56 +117,116 @@ class ImportTable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         )
 
 
-class Decide(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Body of /v1/decide."""
+class FreezeTable(Message, kw_only=True):
+    """Freeze a table, or let it learn again."""
 
-    table: str
-    decision_id: str
-    episode_id: str
-    position: NonNegative
+    table: Name
+    frozen: bool
+
+
+class Decide(Message, kw_only=True):
+    """One decision to take. Without `episode_id` it is an episode of its own; without `draw` its id is hashed."""
+
+    table: Name
+    decision_id: Name
     keys: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
-    draw: NonNegative
+    episode_id: Name | msgspec.UnsetType = msgspec.UNSET
+    position: Count = 0
+    draw: Draw | msgspec.UnsetType = msgspec.UNSET
     allowed: tuple[str, ...] | None = None
     explain: bool = False
 
-    def request(self) -> policy_types.DecideRequest:
-        """The request as the shard takes it."""
-        return policy_types.DecideRequest(**msgspec.structs.asdict(self))
+    def __post_init__(self) -> None:
+        if self.episode_id is msgspec.UNSET:
+            self.episode_id = self.decision_id
+        if self.draw is msgspec.UNSET:
+            self.draw = ids.draw64("decision", self.decision_id)
+
+    def has_text_over(self, limit: int) -> bool:
+        """Some text has more than `limit` characters."""
+        return (
+            len(self.decision_id) > limit
+            or len(self.table) > limit
+            or len(cast(str, self.episode_id)) > limit
+            or max(map(len, self.keys)) > limit
+            or (self.allowed is not None and max(map(len, self.allowed), default=0) > limit)
+        )
 
 
-class _Outcome(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    decision_id: str
+class DecideBatch(Message, kw_only=True):
+    """Decisions to take in this order; each sees those before it."""
+
+    decides: tuple[Decide, ...]
+
+    def has_text_over(self, limit: int) -> bool:
+        """Some text has more than `limit` characters."""
+        return any(decide.has_text_over(limit) for decide in self.decides)
+
+
+class Outcome(Message, kw_only=True):
+    """What an episode ended with, told for one of its decisions."""
+
+    decision_id: Name
     token: str
-    reward: float
-    position: NonNegative
-    num_decisions: NonNegative
-    cost: float = 0.0
+    reward: Reward
+    position: Count
+    num_decisions: Annotated[int, msgspec.Meta(ge=1, le=(1 << 53) - 1)]
+    cost: Reward = 0.0
+
+    def has_text_over(self, limit: int) -> bool:
+        """Some text has more than `limit` characters."""
+        return len(self.decision_id) > limit
 
 
-class Outcomes(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Body of /v1/outcomes."""
+class Outcomes(Message, kw_only=True):
+    """Outcomes to credit; each has its own answer."""
 
-    outcomes: tuple[_Outcome, ...]
+    outcomes: tuple[Outcome, ...]
 
-    def requests(self) -> list[policy_types.OutcomeRequest]:
-        """The requests as the shard takes them."""
-        return [policy_types.OutcomeRequest(**msgspec.structs.asdict(item)) for item in self.outcomes]
-
-
-class CancelEpisode(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Body of /v1/cancel_episode."""
-
-    table: str
-    episode_id: str
+    def has_text_over(self, limit: int) -> bool:
+        """Some text has more than `limit` characters."""
+        return any(outcome.has_text_over(limit) for outcome in self.outcomes)
 
 
-def decode(kind: type[MessageT], body: bytes) -> MessageT:
-    """Read one message.
+class Cancel(Message, kw_only=True):
+    """A decision to take back: nobody will tell its outcome."""
+
+    decision_id: Name
+    token: str
+
+
+class CancelEpisode(Message, kw_only=True):
+    """Take an episode's open decisions back and refuse later ones."""
+
+    table: Name
+    episode_id: Name
+
+
+class TablesQuery(Message, kw_only=True):
+    """Which table to show whole; without it all are listed."""
+
+    table: Name | msgspec.UnsetType = msgspec.UNSET
+
+
+def check_texts(value: object, limit: int, where: str = "$") -> None:
+    """Refuse any text in `value` of more than `limit` characters; tokens are bound by the body's size alone.
 
     Raises:
-        RejectedError: the body is no JSON or not of this form; names the field.
+        ValueError: names the field.
     """
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
-        raise RejectedError(f"body of {kind.__name__}: {error}") from error
+    if isinstance(value, str):
+        if len(value) > limit:
+            raise ValueError(f"a text of {len(value)} characters, at most {limit} are allowed - at `{where}`")
+    else:
+        for place, part in _parts(value):
+            check_texts(part, limit, where + place)
+
+
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, msgspec.Struct):
+        yield from ((f".{name}", getattr(value, name)) for name in value.__struct_fields__ if name != "token")
+    elif isinstance(value, tuple):
+        yield from ((f"[{index}]", item) for index, item in enumerate(value))
+    elif isinstance(value, dict):
+        yield from ((" key", key) for key in value)
+        yield from (("[...]", item) for item in value.values())

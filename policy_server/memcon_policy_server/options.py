@@ -50,7 +50,7 @@ class OwnerOptions:
     expire_after_s: float | None = None
     # Reward that is learned when a decision expires; None = its count is taken back and nothing is learned.
     default_reward: float | None = None
-    # Events after which a snapshot is written (more for a large table: see `snapshot`).
+    # Events after which a snapshot is written (later for a large shard: see `snapshot_writer`).
     snapshot_every: int = 10_000
     limits: Limits = field(default_factory=Limits)
 

@@ -1,8 +1,9 @@
 """The owner of one shard: the pure `PolicyShard` plus its journal. The listener and the in-process client share it.
 
-A command changes memory at once and is answered only after its events are durable. Commands of one tick of the event
-loop share one transaction (group commit), made in one writer thread. After a failed commit memory is ahead of the
-journal, so the owner answers nothing more: `on_fault` ends a served process, an in-process caller gets the error.
+A command changes memory at once; with few exceptions (`decide_now`, expiry) it is answered only after its events are
+durable. Commands of one tick of the event loop share one transaction (`group_commit`). After a failed commit memory is
+ahead of the journal, and after another owner's claim it is behind: either way this one answers nothing more.
+`on_fault` ends a served process, an in-process caller gets the error.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from memcon import codec
-from memcon.errors import InvariantError, MemconError, StorageError
+from memcon.clock import SystemClock
+from memcon.errors import MemconError, StorageError, UnavailableError
 from memcon.files import replace_file
 from memcon.learning.shard import Handled, PolicyShard
 from memcon.policy_types import (
+    CancelRequest,
     DecideReply,
     DecideRequest,
     LearningSettings,
@@ -28,244 +29,367 @@ from memcon.policy_types import (
     OutcomeRequest,
     TableImport,
 )
-from memcon_policy_server.fold import entry_of, fold
-from memcon_policy_server.journal import Entry, SqliteJournal
+from memcon.protocols import Clock
+from memcon_policy_server.admission import Admission
+from memcon_policy_server.execution import Execution
+from memcon_policy_server.expiry import Expiry
+from memcon_policy_server.exports import is_exported, served_tables
+from memcon_policy_server.fold import restore, unsigned_shard
+from memcon_policy_server.group_commit import GroupCommit
+from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.lease import Lease
+from memcon_policy_server.options import OwnerOptions
+from memcon_policy_server.owner_metrics import Counts, OwnerMetrics
 from memcon_policy_server.secret import load_secret
-from memcon_policy_server.sharding import export_path, journal_path, shard_of_keys
+from memcon_policy_server.sharding import export_path, journal_path
+from memcon_policy_server.snapshot_writer import SnapshotWriter
 from memcon_policy_server.wire import MovedError
 
-__all__ = ["EXPORT_SCHEMA_VERSION", "ShardOwner", "is_exported", "served_tables"]
-
-EXPORT_SCHEMA_VERSION = 1
-
-T = TypeVar("T")
+__all__ = ["ShardOwner", "is_exported", "served_tables"]
 
 
 class ShardOwner:
-    """Claims the shard's journal in `directory`, folds it, and then is its only writer. One event loop at a time.
+    """Claims the shard's journal in `directory`, restores its tables, and then is its only writer.
+
+    One event loop at a time; with `options.expire_after_s` it is made inside of it. Every command raises what
+    `PolicyShard`'s raises, and:
+
+    - `MovedError` when another shard owns the keys, or another owner has, or may have, claimed this shard;
+    - the fault (`StorageError`, `LockedError`, `InvariantError`) after a commit failed: from then on, always.
 
     Raises:
-        DamagedFileError: journal or secret cannot be trusted.
+        DamagedFileError: journal, secret, or a snapshot that is needed cannot be trusted.
+        SchemaVersionError: the journal is of another version of memcon.
         LockedError: another process keeps the journal in a transaction.
         ConfigError: the journal belongs to another number of shards.
         StorageError: the folder cannot be written.
     """
 
     def __init__(
-        self, directory: Path, *, shard: int, num_shards: int, on_fault: Callable[[MemconError], None] = lambda _: None
+        self,
+        directory: Path,
+        *,
+        shard: int,
+        num_shards: int,
+        options: OwnerOptions | None = None,
+        clock: Clock | None = None,
+        on_fault: Callable[[MemconError], None] = lambda _: None,
     ) -> None:
         self.shard, self.num_shards = shard, num_shards
+        self.options = options or OwnerOptions()
+        if self.options.expire_after_s is not None:
+            # Its timer begins below: without a loop nothing is claimed.
+            asyncio.get_running_loop()
         self._directory = directory
-        self._on_fault = on_fault
-        self._fault: MemconError | None = None
+        self._clock = clock or SystemClock()
         self._core = PolicyShard(shard, num_shards, load_secret(directory))
         self._journal = SqliteJournal(journal_path(directory, shard), shard=shard, num_shards=num_shards)
         try:
+            claimed_at = self._clock.monotonic()
             self.epoch = self._journal.claim()
-            for _ in fold(self._journal, self._core):
-                pass
+            snapshot_seq = restore(self._journal, self._core)
         except BaseException:
             self._journal.close()
             raise
-        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"journal-{shard}")
-        # Events applied in memory and not yet given to the writer, with the promise that they will be durable.
-        self._pending: list[Entry] = []
-        self._promise: asyncio.Future[None] | None = None
-        # The promise of the batch that the writer has now, and the task that feeds it.
-        self._flight: asyncio.Future[None] | None = None
-        self._feeding: asyncio.Task[None] | None = None
+        self._lease = Lease(
+            self._journal.current_epoch,
+            epoch=self.epoch,
+            clock=self._clock,
+            claimed_at=claimed_at,
+            on_lost=self._lose,
+        )
+        self._snapshots = SnapshotWriter(
+            self._core,
+            self._journal,
+            every=self.options.snapshot_every,
+            clock=self._clock,
+            seq=snapshot_seq,
+        )
+        self._commits = GroupCommit(
+            self._journal,
+            self._snapshots,
+            flush_every_s=self.options.flush_every_s,
+            clock=self._clock,
+            on_fault=on_fault,
+        )
+        self._admission = Admission(self._core, self.options.limits, shard=shard, num_shards=num_shards)
+        self._counts = Counts()
+        self._run = Execution(shard, self._commits, self._lease, self._counts)
+        self._expiry = self._begin_expiry()
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
     async def open_table(self, table: str, settings: LearningSettings) -> None:
-        """Create `table` durably, or check that its settings are equal."""
-        # As the journal will give them back: an integer 1 where a float belongs would change the dump's text.
-        canonical = codec.decode(LearningSettings, codec.encode(settings))
-        await self._durably(partial(self._core.open_table, table, canonical))
-
-    async def import_table(self, request: TableImport) -> None:
-        """Let the open table start from another one's numbers, as far as they are this shard's; safe to repeat."""
-        await self._durably(partial(self._core.import_table, request))
-
-    async def decide(self, request: DecideRequest) -> DecideReply:
-        """Choose and count, once a decision id.
+        """Create `table` durably, or check that its settings are equal.
 
         Raises:
-            MovedError: another shard owns the request's keys.
+            LimitError: there are as many tables as the limit allows.
         """
-        self._check_owns(request.table, request.keys)
-        return await self._durably(partial(self._core.decide, request))
+        # As the journal will give them back: an integer 1 where a float belongs would change the dump's text.
+        canonical = codec.decode(LearningSettings, codec.encode(settings))
 
-    async def outcomes(self, requests: Sequence[OutcomeRequest]) -> list[OutcomeReply]:
-        """Credit all `requests` that can be credited; then raise the first error, if there was one."""
-        replies: list[OutcomeReply] = []
-        failed: MemconError | None = None
-        for request in requests:
-            try:
-                replies.append(self._apply(partial(self._core.outcome, request)))
-            except MemconError as error:
-                failed = failed or error
-        await self._settled()
-        if failed is not None:
-            raise failed
+        def _open() -> Handled[None]:
+            self._admission.check_table(table)
+            return self._core.open_table(table, canonical)
+
+        await self._run.durably(_open)
+
+    async def import_table(self, request: TableImport) -> None:
+        """Let the open table start from another one's numbers, as far as they are this shard's; safe to repeat.
+
+        Raises:
+            LimitError: the table would have more keys than the limit allows.
+        """
+
+        def _import() -> Handled[None]:
+            self._admission.check_room(request.table, len(request.numbers))
+            return self._core.import_table(request)
+
+        await self._run.durably(_import)
+
+    async def freeze_table(self, table: str, frozen: bool) -> bool:
+        """Let the table learn nothing from now on, or learn again; True if that is a change."""
+        return await self._run.durably(self._core.freeze_table, table, frozen)
+
+    @property
+    def decides_at_once(self) -> bool:
+        """`decide_now` answers: a decide need not be durable here, and the writer keeps up."""
+        return not (self.options.durable_decides or self._commits.congested)
+
+    def decide_now(self, request: DecideRequest) -> DecideReply:
+        """Choose and count without waiting for the disk; for an owner that `decides_at_once`.
+
+        A kill may forget the decision; its outcome counts all the same, since the token carries it.
+
+        Raises:
+            LimitError: the table would have more keys than the limit allows.
+            UnavailableError: too much is waiting for the disk; `decide` waits with it.
+        """
+        if not self.decides_at_once:
+            raise UnavailableError(
+                f"shard {self.shard} cannot decide at once: {self._commits.pending} events wait for the disk; ask again"
+            )
+        reply = self._decide(request)
+        self._commits.flush_later()
+        return reply
+
+    async def decide(self, request: DecideRequest) -> DecideReply:
+        """Choose and count, once a decision id; durable if the options say so.
+
+        Raises:
+            LimitError: the table would have more keys than the limit allows.
+        """
+        await self._until_decides()
+        try:
+            return self._decide(request)
+        finally:
+            await self._decided()
+
+    async def decide_batch(self, requests: Sequence[DecideRequest]) -> list[DecideReply | MemconError]:
+        """Decide one by one, in order, each seeing those before it; one transaction.
+
+        A request that is refused leaves its error in its place.
+        """
+        await self._until_decides()
+        replies = self._run.apply_each(self._admit_and_decide, requests, self._count_decision)
+        await self._decided()
         return replies
+
+    async def outcomes(self, requests: Sequence[OutcomeRequest]) -> list[OutcomeReply | MemconError]:
+        """Credit all `requests` that can be credited, durably; one that is refused leaves its error in its place."""
+        await self._run.renewed()
+        replies = self._run.apply_each(self._core.outcome, requests, self._count_outcome)
+        await self._commits.settled()
+        return replies
+
+    async def cancel(self, request: CancelRequest) -> bool:
+        """Take an open decision back durably; True if it was open."""
+        cancelled = await self._run.durably(self._core.cancel, request)
+        self._counts.cancelled += cancelled
+        return cancelled
 
     async def cancel_episode(self, table: str, episode_id: str) -> int:
         """Cancel the episode's open decisions of this shard and refuse later ones; returns how many were open."""
-        return await self._durably(partial(self._core.cancel_episode, table, episode_id))
+        cancelled = await self._run.durably(self._core.cancel_episode, table, episode_id)
+        self._counts.cancelled += cancelled
+        return cancelled
 
     # --- views -------------------------------------------------------------------------------------------------------
 
     @property
     def fault(self) -> MemconError | None:
         """Why this owner answers nothing any more, or None."""
-        return self._fault
+        return self._commits.fault
 
     def health(self) -> dict[str, object]:
-        """Who this is and how far it came."""
+        """Who this is and how far it came; "stale": it must look at its epoch before it answers again."""
+        status = "failed" if self.fault else "ok" if self._lease.held else "stale"
         return {
-            "status": "ok" if self._fault is None else "failed",
+            "status": status,
             "shard": self.shard,
             "num_shards": self.num_shards,
             "epoch": self.epoch,
             "pid": os.getpid(),
-            "last_seq": self._journal.last_seq,
+            "last_seq": self._commits.last_seq,
             "tables": len(self._core.tables()),
         }
 
-    async def served(self) -> dict[str, Any]:
-        """All tables as they are now, every event in them durable.
+    def metrics(self) -> OwnerMetrics:
+        """What this owner counts, as it is now."""
+        sizes = [self._core.counts(table) for table in self._core.tables()]
+        counts, commits, snapshots = self._counts, self._commits, self._snapshots
+        return OwnerMetrics(
+            shard=self.shard,
+            epoch=self.epoch,
+            up=int(self.fault is None and self._lease.held),
+            decisions=counts.decisions,
+            outcomes=dict(counts.outcomes),
+            conflicts=counts.conflicts,
+            cancelled=counts.cancelled,
+            expired=counts.expired,
+            commits=commits.commits,
+            events=commits.events,
+            snapshots=snapshots.written,
+            snapshot_failures=snapshots.failed,
+            commit_seconds=commits.commit_seconds.copy(),
+            tables=len(sizes),
+            keys=sum(size["keys"] for size in sizes),
+            open_decisions=sum(size["open"] for size in sizes),
+            pending=commits.pending,
+            last_seq=commits.last_seq,
+            snapshot_seq=snapshots.seq,
+            snapshot_age_s=snapshots.age_s,
+            lease_age_s=self._lease.age_s,
+        )
+
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """Settings, keys, open decisions and version of each table, by name.
 
         Raises:
-            MemconError: why the owner stopped, if it has.
+            MemconError: why the owner answers nothing.
         """
-        while self._promise or self._flight:
-            await self._settled()
-        if self._fault is not None:
-            raise self._fault
-        return served_tables(self._core, self.shard, self.num_shards, self._journal.last_seq)
+        self._run.check_answers()
+        listed = {}
+        for table in self._core.tables():
+            size = self._core.counts(table)
+            listed[table] = {
+                "settings": codec.encode(self._core.settings(table)),
+                "keys": size["keys"],
+                "open": size["open"],
+                "version": size["version"],
+            }
+        return listed
+
+    async def dump(self, table: str) -> dict[str, Any]:
+        """One table whole, every event in it durable.
+
+        Raises:
+            NotFoundError: no such table.
+        """
+        self._core.settings(table)
+        return dict((await self.served())["tables"][table])
+
+    async def served(self) -> dict[str, Any]:
+        """All tables as they are now, every event in them durable."""
+        await self._run.renewed()
+        self._run.check_answers()
+        # Copied at once; written out in a thread, which takes seconds for a million keys.
+        state, seq = self._core.state(), self._commits.applied_seq
+        await self._commits.settled()
+        return await asyncio.to_thread(self._written_out, state, seq)
 
     # --- end ---------------------------------------------------------------------------------------------------------
 
     async def export(self, directory: Path | None = None) -> Path:
-        """Write the served tables into the policy folder (default: the journal's); atomic.
-
-        Raises:
-            StorageError: the folder cannot be written.
-        """
+        """Write the served tables into the policy folder (default: the journal's); atomic."""
         path = export_path(directory or self._directory, self.shard)
-        text = json.dumps(await self.served(), sort_keys=True, indent=1, allow_nan=False)
-        await asyncio.to_thread(replace_file, path, text)
+        served = await self.served()
+
+        def _write() -> None:
+            replace_file(path, json.dumps(served, sort_keys=True, indent=1, allow_nan=False))
+
+        await asyncio.to_thread(_write)
         return path
 
     async def close(self) -> None:
-        """Wait for the last commit and close the journal; may be called twice."""
-        if self._feeding is not None:
-            await self._feeding
+        """Make all durable, write a last snapshot and close the journal; may be called twice."""
+        if self._expiry is not None:
+            self._expiry.stop()
+        await self._commits.drain()
+        if self.fault is None:
+            await self._snapshots.finish(self._commits.last_seq, self._journal.head)
         self.release()
 
     def release(self) -> None:
         """Free the journal at once; for an owner that has answered nothing yet, or whose last commit is done."""
-        self._fault = self._fault or StorageError(f"{self._journal.path} is closed; open the policy again")
-        self._writer.shutdown()
+        self._commits.close(StorageError(f"{self._journal.path} is closed; open the policy again"))
+        self._snapshots.release()
+        self._lease.stop()
         self._journal.close()
 
-    # --- group commit ------------------------------------------------------------------------------------------------
+    # --- inside ------------------------------------------------------------------------------------------------------
 
-    async def _durably(self, command: Callable[[], Handled[T]]) -> T:
-        try:
-            return self._apply(command)
-        finally:
-            # A refusal, too, may rest on an event that is not durable yet.
-            await self._settled()
-
-    def _apply(self, command: Callable[[], Handled[T]]) -> T:
-        """Run `command` on the shard and queue its events."""
-        if self._fault is not None:
-            raise self._fault
-        try:
-            handled = command()
-            entries = [entry_of(event) for event in handled.events]
-        except InvariantError as error:
-            self._fail(error)
-            raise
-        except MemconError:
-            raise
-        except Exception as error:
-            raise self._fail(InvariantError(f"shard {self.shard} failed: {type(error).__name__}: {error}")) from error
-        if entries:
-            self._pending.extend(entries)
-            if self._promise is None:
-                self._promise = asyncio.get_running_loop().create_future()
-            if self._feeding is None or self._feeding.done():
-                self._feeding = asyncio.get_running_loop().create_task(self._feed())
+    def _decide(self, request: DecideRequest) -> DecideReply:
+        handled = self._run.apply(self._admit_and_decide, request)
+        self._count_decision(handled)
         return handled.reply
 
-    async def _settled(self) -> None:
-        """Return when all that was applied so far is durable."""
-        latest = self._promise or self._flight
-        if latest is not None:
-            # Shared by all commands of the batch: one cancelled caller must not take it from the others.
-            await asyncio.shield(latest)
+    def _admit_and_decide(self, request: DecideRequest) -> Handled[DecideReply]:
+        self._admission.check_keys(request)
+        return self._core.decide(request)
 
-    async def _feed(self) -> None:
-        """Give the writer one batch after the other until nothing is pending."""
-        while self._promise is not None and self._fault is None:
-            batch, self._pending = self._pending, []
-            self._flight, self._promise = self._promise, None
-            try:
-                await asyncio.get_running_loop().run_in_executor(self._writer, self._journal.append, batch)
-            except MemconError as error:
-                self._fail(error)
-            except Exception as error:  # noqa: BLE001 - whatever stopped the commit, memory is ahead of the journal
-                self._fail(StorageError(f"cannot commit to {self._journal.path}: {type(error).__name__}: {error}"))
-            else:
-                # Done already when a command failed meanwhile.
-                if not self._flight.done():
-                    self._flight.set_result(None)
-            self._flight = None
+    def _count_decision(self, handled: Handled[DecideReply]) -> None:
+        if handled.events:
+            self._counts.decisions += 1
 
-    def _fail(self, error: MemconError) -> MemconError:
-        """Memory and journal no longer agree: refuse all that waits and all that comes."""
-        self._fault = error
-        for promise in (self._flight, self._promise):
-            if promise is not None and not promise.done():
-                promise.set_exception(error)
-                promise.exception()
-        self._on_fault(error)
-        return error
+    def _count_outcome(self, handled: Handled[OutcomeReply]) -> None:
+        status = handled.reply.status
+        self._counts.outcomes[status] = self._counts.outcomes.get(status, 0) + 1
 
-    def _check_owns(self, table: str, keys: tuple[str, ...]) -> None:
-        owner = shard_of_keys(table, keys, self.num_shards)
-        if owner != self.shard:
-            raise MovedError(
-                f"key '{keys[-1]}' of table '{table}' belongs to shard {owner}, this is shard {self.shard}"
+    async def _until_decides(self) -> None:
+        await self._run.renewed()
+        if self._commits.congested:
+            await self._commits.settled()
+
+    async def _decided(self) -> None:
+        if self.options.durable_decides:
+            # A refusal, too, may rest on an event that is not durable yet.
+            await self._commits.settled()
+        else:
+            self._commits.flush_later()
+
+    def _lose(self, newer: int) -> None:
+        """Another owner has claimed the shard. Called in the lease's thread."""
+        self._commits.fail_from_thread(
+            MovedError(
+                f"shard {self.shard} was claimed by another process under epoch {newer}, after epoch {self.epoch} of "
+                "this owner, which stops; read the shard map again"
             )
+        )
 
+    def _begin_expiry(self) -> Expiry | None:
+        if self.options.expire_after_s is None:
+            return None
+        expiry = Expiry(self.options.expire_after_s, self._clock, self._expire)
+        for table in self._core.tables():
+            for decision_id in self._core.open_ids(table):
+                expiry.opened(table, decision_id)
+        self._run.follow = expiry.follow
+        expiry.start()
+        return expiry
 
-def served_tables(core: PolicyShard, shard: int, num_shards: int, last_seq: int) -> dict[str, Any]:
-    """The export's form of a shard's tables after event `last_seq`."""
-    return {
-        "schema_version": EXPORT_SCHEMA_VERSION,
-        "shard": shard,
-        "num_shards": num_shards,
-        "last_seq": last_seq,
-        "tables": {table: core.dump(table) for table in core.tables()},
-    }
+    def _expire(self, table: str, decision_id: str) -> None:
+        if self._expiry is None or self.fault is not None:
+            return
+        if not self._lease.held:
+            # May be another's by now: if not, it ends a little later.
+            self._expiry.opened(table, decision_id)
+            return
+        expired = self._run.apply(self._core.expire, table, decision_id, self.options.default_reward).reply
+        self._counts.expired += expired
+        self._commits.flush_later()
 
-
-def is_exported(directory: Path, shard: int, num_shards: int) -> bool:
-    """The served tables reach to the end of the shard's journal: its last owner was not killed before its export.
-
-    Raises:
-        MemconError: the journal cannot be read.
-    """
-    journal = SqliteJournal(journal_path(directory, shard), shard=shard, num_shards=num_shards, read_only=True)
-    try:
-        last_seq = journal.end()
-    finally:
-        journal.close()
-    try:
-        return bool(json.loads(export_path(directory, shard).read_text(encoding="utf-8"))["last_seq"] == last_seq)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+    def _written_out(self, state: dict[str, Any], last_seq: int) -> dict[str, Any]:
+        core = unsigned_shard(self.shard, self.num_shards)
+        core.load(state)
+        return served_tables(core, self.shard, self.num_shards, last_seq)

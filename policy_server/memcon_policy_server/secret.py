@@ -1,4 +1,7 @@
-"""The key that signs decision tokens: made once a run, beside the journal, readable by its owner only."""
+"""What only the owner of a policy folder may read: the key that signs decision tokens, and the token of its listeners.
+
+Both are made once a folder, beside the journal, with mode 0600. Neither ever stands in a log, a reply or an argument.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ import tempfile
 from pathlib import Path
 
 from memcon.errors import DamagedFileError, StorageError
-from memcon_policy_server.sharding import secret_path
+from memcon_policy_server.sharding import secret_path, token_path
 
-__all__ = ["load_secret"]
+__all__ = ["load_secret", "load_token"]
 
 SECRET_BYTES = 32
 
@@ -23,24 +26,38 @@ def load_secret(directory: Path) -> bytes:
         StorageError: the folder cannot be written.
     """
     path = secret_path(directory)
+    if not path.exists() and any(directory.glob("shard-*.sqlite")):
+        raise DamagedFileError(path, "it is missing, though journals exist", "restore it from a copy of the run")
+    return bytes.fromhex(_load(path, "restore it from a copy of the run"))
+
+
+def load_token(directory: Path) -> str:
+    """The bearer token of the folder's listeners and gateway, 64 hex digits; made on first use.
+
+    A new one may be had by removing the file while nothing is served.
+
+    Raises:
+        DamagedFileError: the file holds no token.
+        StorageError: the folder cannot be written.
+    """
+    return _load(token_path(directory), "remove it to have a new token made, and give that to the clients")
+
+
+def _load(path: Path, remedy: str) -> str:
+    """The 32 random bytes of `path` in hex; made on first use, by exactly one of several processes."""
     try:
         if not path.exists():
-            if any(directory.glob("shard-*.sqlite")):
-                raise DamagedFileError(
-                    path, "it is missing, though journals exist", "restore it from a copy of the run"
-                )
-            directory.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             _make(path)
-        secret = bytes.fromhex(path.read_text(encoding="ascii"))
+        text = path.read_text(encoding="ascii").strip()
+        size = len(bytes.fromhex(text))
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror}; check permissions and space") from error
     except ValueError as error:
-        raise DamagedFileError(path, "it holds no key in hex", "restore it from a copy of the run") from error
-    if len(secret) != SECRET_BYTES:
-        raise DamagedFileError(
-            path, f"it holds {len(secret)} bytes, not {SECRET_BYTES}", "restore it from a copy of the run"
-        )
-    return secret
+        raise DamagedFileError(path, "it holds no key in hex", remedy) from error
+    if size != SECRET_BYTES:
+        raise DamagedFileError(path, f"it holds {size} bytes, not {SECRET_BYTES}", remedy)
+    return text
 
 
 def _make(path: Path) -> None:

@@ -24,8 +24,11 @@ __all__ = [
     "SHARD_MAP",
     "TABLES",
     "LimitError",
+    "MediaTypeError",
+    "MethodError",
     "MovedError",
     "RejectedError",
+    "SlowRequestError",
     "TooLargeError",
     "UnauthorizedError",
     "error_of",
@@ -47,9 +50,9 @@ TABLES = "/v1/tables"
 # Without a token: nothing learned stands in them.
 HEALTH = "/v1/health"
 METRICS = "/metrics"
+OPENAPI = "/openapi.json"
 # Of the gateway only.
 SHARD_MAP = "/v1/shard_map"
-OPENAPI = "/openapi.json"
 
 # A port that was freed may be another shard's next one: the client says whom it means, the listener checks it.
 SHARD_HEADER = "memcon-shard"
@@ -67,6 +70,22 @@ class TooLargeError(RejectedError):
     """The request's body is over the limit: send it in parts."""
 
 
+class MediaTypeError(RejectedError):
+    """The body is of a type that is not spoken here: send JSON or msgpack and say so in content-type."""
+
+
+class MethodError(RejectedError):
+    """The path knows other methods only: take one of `allow`."""
+
+    def __init__(self, message: str, allow: str = "") -> None:
+        super().__init__(message)
+        self.allow = allow
+
+
+class SlowRequestError(UnavailableError):
+    """The request did not arrive whole in time: send it again."""
+
+
 class UnauthorizedError(MemconError):
     """The request bears no valid token: send "authorization: Bearer ..." with the server's token."""
 
@@ -82,8 +101,11 @@ _CODES: tuple[tuple[type[MemconError], int, str], ...] = (
     (ConflictError, 409, "conflict"),
     (NotFoundError, 404, "not_found"),
     (MovedError, 421, "moved"),
+    (SlowRequestError, 408, "slow_request"),
     (UnavailableError, 503, "unavailable"),
     (TooLargeError, 413, "too_large"),
+    (MediaTypeError, 415, "media_type"),
+    (MethodError, 405, "method"),
     (RejectedError, 400, "rejected"),
     (ConfigError, 400, "invalid"),
 )

@@ -5,7 +5,8 @@ taken, online and one at a time. Rewards depend on context and arm and are the s
 
     shard           `PolicyShard.decide` and `.outcome`: all that a decision costs in process. Beyond choice and
                     update: an idempotent id, a signed token, probabilities, the events for the journal.
-    rule            `Rule.choose` over `QTable`: choice and update alone, which is what the peers do.
+    rule            the same rule over its table, choice and update alone, which is what the peers do; compiled where
+                    numba is installed (extra `fast`).
     river           a `bandit.UCB` for each context in a dict: river's own UCB knows no contexts.
     vw              Vowpal Wabbit's `cb_explore` with the context as one feature. It has no UCB; epsilon-greedy is its
                     cheapest exploration. An example is parsed once from VW's text and gets its label for the update,
@@ -24,9 +25,10 @@ from itertools import accumulate
 from typing import Any, Protocol
 
 from memcon import ids
-from memcon.errors import MissingExtraError
+from memcon.errors import InvariantError, MissingExtraError
 from memcon.learning import actions, state_key
 from memcon.learning.exploration import UcbConfig, build_rule
+from memcon.learning.exploration.quick import quick_rule
 from memcon.learning.q_table import QTable
 from memcon.learning.shard import PolicyShard
 from memcon.policy_types import DecideRequest, OutcomeRequest
@@ -107,11 +109,15 @@ class _Rule:
         self._keys = [(key,) for key in keys]
         self._index = {arm: i for i, arm in enumerate(_ARMS)}
         settings = UcbConfig(c=_C).learning_settings()
-        self._rule, self._table = build_rule(settings), QTable(settings)
+        self._table, self._arms = QTable(settings), settings.action_ids
+        rule = quick_rule(build_rule(settings), settings, self._table)
+        if rule is None:
+            raise InvariantError("the bench: 'ucb' has no quick way at one key")
+        self._rule = rule
 
     def play(self, number: int, context: int) -> int:
         keys = self._keys[context]
-        chosen = self._rule.choose(self._table.views(keys), allowed=_ARMS, draw=number).action_id
+        chosen = self._rule.choose(keys[0], self._arms, number).action_id
         arm = self._index[chosen]
         self._table.take(keys, chosen)
         self._table.credit(keys, chosen, reward_of(context, arm))

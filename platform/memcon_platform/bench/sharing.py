@@ -6,13 +6,13 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console
 
 from memcon.clock import SystemClock
-from memcon.errors import ConfigError, MissingExtraError
+from memcon.errors import ConfigError
 from memcon.protocols import Clock
+from memcon_platform.bench.processes import cpu_seconds, cpu_shares
 from memcon_platform.config.plan import RunPlan
 from memcon_platform.sweep.launch import Launch, OpenPool, launch
 from memcon_workers.spec import TaskEnded
@@ -63,24 +63,18 @@ class _Watch:
     """An observer that looks at the clock and at the processes when the first and the last task end."""
 
     def __init__(self, clock: Clock, total: int) -> None:
-        try:
-            import psutil
-        except ImportError as error:
-            raise MissingExtraError("psutil", "bench") from error
-        self._psutil: Any = psutil
         self._clock, self._total, self._ended = clock, total, 0
         self._begin = self._end = 0.0
-        # Process id -> (name, seconds of CPU).
-        self._before: dict[int, tuple[str, float]] = {}
-        self._after: dict[int, tuple[str, float]] = {}
+        # Looked at once here, so that psutil is missed before the sweep and not in it.
+        self._before = self._after = cpu_seconds()
 
     def task_ended(self, _task: TaskEnded) -> None:
         """Count a task."""
         self._ended += 1
         if self._ended == 1:
-            self._begin, self._before = self._clock.monotonic(), self._processes()
+            self._begin, self._before = self._clock.monotonic(), cpu_seconds()
         elif self._ended == self._total:
-            self._end, self._after = self._clock.monotonic(), self._processes()
+            self._end, self._after = self._clock.monotonic(), cpu_seconds()
 
     def cell_ended(self, _cell: str) -> None:
         """All streams of a cell are done."""
@@ -93,32 +87,5 @@ class _Watch:
             raise ConfigError(
                 f"the bench saw {self._ended} of {self._total} tasks end; give it a new run of two or more"
             )
-        cpu: dict[str, float] = {}
-        for process, (name, seconds) in sorted(self._after.items()):
-            spent = seconds - self._before.get(process, ("", 0.0))[1]
-            number = 1 + sum(known.partition(" #")[0] == name for known in cpu)
-            cpu[f"{name} #{number}" if number > 1 else name] = spent / elapsed
+        cpu = cpu_shares(self._before, self._after, elapsed)
         return Throughput(tasks=self._ended - 1, elapsed_s=elapsed, cpu=cpu)
-
-    def _processes(self) -> dict[int, tuple[str, float]]:
-        """This process and all below it; one that ends meanwhile is left out."""
-        own = self._psutil.Process()
-        found = {own.pid: ("driver", _seconds(own))}
-        for process in own.children(recursive=True):
-            try:
-                found[process.pid] = (_name(process), _seconds(process))
-            except self._psutil.Error:
-                continue
-        return found
-
-
-def _seconds(process: Any) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
-def _name(process: Any) -> str:
-    # Ray puts actor and present method of a process into its command line.
-    words = " ".join(process.cmdline()).split()
-    title = words[0].rpartition("/")[2].partition(".")[0] if words else ""
-    return title if title.startswith("ray::") else str(process.name())

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ from rich.console import Console
 
 from memcon.errors import ConfigError
 from memcon_platform.cli.arguments import json_option
+from memcon_platform.cli.bench_policy import policy_command, serving_command
+from memcon_platform.cli.figures import print_figures
 from memcon_platform.cli.tracked import tracked
 from memcon_platform.config import load
 from memcon_platform.config.plan import RunPlan
@@ -24,17 +25,15 @@ __all__ = ["command"]
 # Processes that take less of a core than this are not printed.
 _LEAST_SHARE = 0.01
 _SHARING = Path("configs/bench_sharing.yaml")
-_POLICY_NOTES = (
-    "us: microseconds a decision, choice and update, called from Python, one at a time; above 1 x we are faster",
-    "inprocess: choice and update alone (rule_us), as the peers do",
-    "shard: the same with idempotent ids, signed tokens, probabilities and the events of the journal",
-    "river: a bandit.UCB for each context; vw: cb_explore, epsilon-greedy, its cheapest, one parse a decision",
-)
 
 
 @click.group(name="bench", short_help="Measure what the platform itself costs.")
 def command() -> None:
     """Measure what the platform itself costs."""
+
+
+command.add_command(policy_command)
+command.add_command(serving_command)
 
 
 @command.command(name="sweep", short_help="Cost per task step of a real sweep.")
@@ -51,24 +50,7 @@ def sweep_command(config: Path, overrides: tuple[str, ...], *, as_json: bool) ->
         if plan.settings.workers * plan.settings.streams_per_worker != 1:
             raise ConfigError("the bench needs workers: 1 and streams_per_worker: 1, else streams wait for each other")
         results = _measure(plan, Console(stderr=True))
-    _print(_figures(results), {}, as_json=as_json)
-
-
-@command.command(name="policy", short_help="A decision in process, beside river and Vowpal Wabbit.")
-@click.option("--rounds", type=click.IntRange(min=1), default=15, show_default=True, help="Interleaved rounds.")
-@json_option
-def policy_command(*, rounds: int, as_json: bool) -> None:
-    """Choice and update of our policy in this process, beside river's and Vowpal Wabbit's.
-
-    All do the same job: nine arms, 100 contexts, a decision and its reward at a time. Medians over interleaved rounds.
-    """
-    from memcon_platform.bench.policy import measure_policies
-
-    found = measure_policies(rounds=rounds)
-    figures = {f"{name}_us": {"value": round(value, 2), "unit": "us"} for name, value in found.decision_us.items()}
-    for install in found.absent.values():
-        click.echo(f"left out: {install}", err=True)
-    _print(figures, found.ratios, as_json=as_json, notes=_POLICY_NOTES)
+    print_figures(_figures(results), {}, as_json=as_json)
 
 
 @command.command(name="sharing", short_help="64 streams, one table: one worker against two.")
@@ -98,26 +80,7 @@ def sharing_command(overrides: tuple[str, ...], *, config: Path, rounds: int, as
         for process, share in found.cpu.items():
             if share >= _LEAST_SHARE:
                 figures[f"{name}_cpu {process}"] = {"value": round(share, 2), "unit": "cores"}
-    _print(figures, {"shared_two_workers_vs_one": round(two.tasks_per_s / one.tasks_per_s, 3)}, as_json=as_json)
-
-
-def _print(
-    figures: Mapping[str, Mapping[str, Any]],
-    ratios: Mapping[str, float],
-    *,
-    as_json: bool,
-    notes: Sequence[str] = (),
-) -> None:
-    if as_json:
-        click.echo(json.dumps({"figures": figures, "ratios": ratios}, indent=2))
-        return
-    width = max(map(len, (*figures, *ratios)))
-    for name, figure in figures.items():
-        click.echo(f"{name:{width}} {figure['value']:>12} {figure['unit']}")
-    for name, ratio in ratios.items():
-        click.echo(f"{name:{width}} {ratio:>12} x")
-    for note in notes:
-        click.echo(f"- {note}")
+    print_figures(figures, {"shared_two_workers_vs_one": round(two.tasks_per_s / one.tasks_per_s, 3)}, as_json=as_json)
 
 
 def _measure(plan: RunPlan, console: Console) -> Collection[StreamResult]:

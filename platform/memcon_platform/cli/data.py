@@ -1,4 +1,4 @@
-"""`memcon data`: is a run's Parquet whole, and are two runs equal?"""
+"""`memcon data`: is a run's Parquet whole, are two runs equal; and the upkeep of a policy's journals."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ from pathlib import Path
 
 import click
 
-from memcon_platform.cli.arguments import json_option, run_argument
+from memcon_platform.cli.arguments import json_option, policy_argument, run_argument
 from memcon_platform.trajectory import check, compare
+from memcon_platform.trajectory.events import export_events
+from memcon_policy_server.compaction import compact
+from memcon_policy_server.journal_schema import SCHEMA_VERSION
+from memcon_policy_server.migration import migrate
+from memcon_policy_server.sharding import journal_path, shards_in
 
 __all__ = ["command"]
 
 _DIFFERENT = 1
 
 
-@click.group(name="data", short_help="Check a run's Parquet, or compare two runs.")
+@click.group(name="data", short_help="Check or compare runs; migrate, export or compact journals.")
 def command() -> None:
-    """Check and compare the Parquet tables of runs."""
+    """Check and compare the Parquet tables of runs; migrate, export and compact the journals of policies."""
 
 
 @command.command(name="check", short_help="Damaged files, gaps and doubles of tasks.")
@@ -55,3 +60,58 @@ def compare_command(first: Path, second: Path, *, as_json: bool) -> int:
             click.echo(str(difference))
         click.echo("equal" if not found else f"NOT equal: {len(found)} differences")
     return _DIFFERENT if found else 0
+
+
+@command.command(name="migrate", short_help="Bring a policy's journals to this memcon's version.")
+@policy_argument("policy")
+@json_option
+def migrate_command(policy: Path, *, as_json: bool) -> None:
+    """Bring the journals of POLICY to the schema version that this memcon reads, in place, each whole or not at all.
+
+    POLICY is a run or a served policy: its folder, or its name in runs/ or serve/. An owner of the older memcon that
+    still runs can commit no more.
+    """
+    found = {shard: migrate(journal_path(policy, shard)) for shard in range(shards_in(policy))}
+    if as_json:
+        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "migrated": list(found.values())}, indent=2))
+        return
+    for shard, events in found.items():
+        done = f"has schema version {SCHEMA_VERSION} already" if events is None else f"{events} events migrated"
+        click.echo(f"{journal_path(policy, shard)}: {done}")
+
+
+@command.command(name="export", short_help="Write a policy's new events to Parquet.")
+@policy_argument("policy")
+@json_option
+def export_command(policy: Path, *, as_json: bool) -> None:
+    """Write the events of POLICY that are in no export yet to Parquet, into the folder `events` beside its journals.
+
+    POLICY is a run or a served policy: its folder, or its name in runs/ or serve/. It may be served meanwhile.
+    """
+    place = _events_folder(policy)
+    exported = export_events(policy, place)
+    click.echo(json.dumps({"exported": exported}, indent=2) if as_json else f"{exported} events exported to {place}")
+
+
+@command.command(name="compact", short_help="Export a policy's events and drop them from its journals.")
+@policy_argument("policy")
+@json_option
+def compact_command(policy: Path, *, as_json: bool) -> None:
+    """Export the events of POLICY to Parquet, then drop them from its journals; a checked snapshot stands for them.
+
+    POLICY is a run or a served policy: its folder, or its name in runs/ or serve/. It may be served meanwhile. Keep the
+    exported Parquet: it alone has the events then.
+    """
+    exported = export_events(policy, _events_folder(policy))
+    num_shards = shards_in(policy)
+    found = [compact(policy, shard, num_shards) for shard in range(num_shards)]
+    if as_json:
+        click.echo(json.dumps({"exported": exported, "shards": [asdict(item) for item in found]}, indent=2))
+        return
+    click.echo(f"{exported} events exported to {_events_folder(policy)}")
+    for item in found:
+        click.echo(f"{journal_path(policy, item.shard)}: {item.dropped} events dropped, {item.kept} kept")
+
+
+def _events_folder(policy: Path) -> Path:
+    return policy / "events"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from memcon_platform.cli.arguments import json_option, run_argument
+from memcon_platform.cli.arguments import json_option, run_or_policy_argument
 from memcon_platform.replay import verify
 
 __all__ = ["command"]
@@ -22,12 +22,12 @@ def command() -> None:
 
 
 @command.command(name="verify", short_help="Does the journal give the served tables, bit for bit?")
-@run_argument("run")
+@run_or_policy_argument("run")
 @json_option
 def verify_command(run: Path, *, as_json: bool) -> int:
     """Fold the journal of RUN and hold the result against the served tables and the trajectories, bit for bit.
 
-    RUN is a run's folder, or its name in runs/. Nothing is written.
+    RUN is a run's folder, or its name in runs/; or the folder of a served policy. Nothing is written.
     """
     found = verify(run)
     if as_json:
@@ -36,5 +36,6 @@ def verify_command(run: Path, *, as_json: bool) -> int:
     for problem in found.problems:
         click.echo(f"error: {problem}", err=True)
     verdict = "equal to the served tables, bit for bit" if found.ok else "NOT what was served and recorded"
-    click.echo(f"{found.events} events, {found.tables} tables: {verdict}")
+    base = f" after the {found.compacted} that were compacted away" if found.compacted else ""
+    click.echo(f"{found.events} events{base}, {found.tables} tables: {verdict}")
     return 0 if found.ok else _REFUTED

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from memcon import codec, registry
 from memcon.control.settings import OBSERVING, PreloadSettings
@@ -23,7 +24,9 @@ from memcon_platform.config.policies import policy_config, policy_learning
 from memcon_platform.config.sections import KeyPathError, as_mapping, check_keys, refusing, section, whole_number
 from memcon_platform.config.tasks import has_practice, horizons, stream_sizes
 
-__all__ = ["KEYS", "load"]
+__all__ = ["KEYS", "check_name", "explained", "load"]
+
+PlanT = TypeVar("PlanT")
 
 _RUN_KEYS = tuple(field.name for field in fields(RunSettings))
 # All keys of a config file.
@@ -31,7 +34,7 @@ KEYS = ("run", "root", "axes", "include", "exclude", "embedder", *POLICY_SECTION
 _DEFAULT_EMBEDDER = "wordllama"
 _DEFAULT_ROOT = "runs"
 # The name is a folder, a Ray Serve application and an MLflow run.
-_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def load(path: Path, overrides: Sequence[str] = (), limit: int | None = None) -> RunPlan:
@@ -44,21 +47,36 @@ def load(path: Path, overrides: Sequence[str] = (), limit: int | None = None) ->
             is allowed and the nearest name.
     """
     texts = list(overrides) if limit is None else [*overrides, f"limit={limit}"]
+    names = {len(overrides): f"--limit {limit}"}
+    return explained(path, texts, _plan, names)
+
+
+def explained(
+    path: Path,
+    overrides: Sequence[str],
+    build: Callable[[Path, Sequence[str]], PlanT],
+    names: Mapping[int, str] = MappingProxyType({}),
+) -> PlanT:
+    """What `build` makes of file and overrides; `names` says what some override is called on the command line.
+
+    Raises:
+        ConfigError: as `build`, with the file or the override that is to blame named first.
+    """
     try:
-        return _plan(path, texts)
+        return build(path, overrides)
     except KeyPathError as error:
-        culprit = _culprit(path, texts, str(error))
-        origin = str(path) if culprit is None else f"override {texts[culprit]!r}"
-        if culprit == len(overrides):
-            origin = f"--limit {limit}"
+        culprit = _culprit(path, overrides, build, str(error))
+        origin = str(path) if culprit is None else names.get(culprit, f"override {overrides[culprit]!r}")
         raise ConfigError(f"{origin}: {error}") from error
 
 
-def _culprit(path: Path, overrides: Sequence[str], message: str) -> int | None:
+def _culprit(
+    path: Path, overrides: Sequence[str], build: Callable[[Path, Sequence[str]], object], message: str
+) -> int | None:
     """The last override without which the error is another one or gone; None when the file itself is wrong."""
     for i in reversed(range(len(overrides))):
         try:
-            _plan(path, [*overrides[:i], *overrides[i + 1 :]])
+            build(path, [*overrides[:i], *overrides[i + 1 :]])
         except ConfigError as error:
             if str(error) == message:
                 continue
@@ -76,7 +94,7 @@ def _plan(path: Path, overrides: Sequence[str]) -> RunPlan:
     # A null is the default: the number of cores, no time limit.
     given = {key: value for key, value in given.items() if value is not None}
     settings = section(RunSettings, {"workers": _cores(), **given}, "")
-    run = _run_name(document.get("run", path.stem))
+    run = check_name(document.get("run", path.stem), "run")
     root = _root(document.get("root", _DEFAULT_ROOT))
     # The name is written down: the run folder's config.yaml would default to another one.
     resolved = {"run": run, **document}
@@ -250,10 +268,15 @@ def _uses_table(policy: Entry) -> bool:
     return bool(getattr(policy_config(policy), "uses_table", True))
 
 
-def _run_name(name: Any) -> str:
-    if not isinstance(name, str) or not _RUN_NAME.fullmatch(name):
+def check_name(name: Any, key: str) -> str:
+    """`name`, the value of `key`, if it can name a folder and a Ray Serve application.
+
+    Raises:
+        KeyPathError: it cannot; says what can.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         allowed = "letters, digits, '.', '_' and '-', first a letter or digit, at most 100"
-        raise KeyPathError("run", f"run: expected a name of {allowed}; got {name!r}")
+        raise KeyPathError(key, f"{key}: expected a name of {allowed}; got {name!r}")
     return name
 
 

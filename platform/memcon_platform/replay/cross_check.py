@@ -12,7 +12,7 @@ from typing import Any
 
 from memcon.errors import NotFoundError
 from memcon.learning import credit
-from memcon.learning.events import Created, Credited, Decided, Event
+from memcon.learning.events import Credited, Decided, Event
 from memcon.learning.shard import PolicyShard
 from memcon.policy_types import DecideRequest
 from memcon_policy_server.journal import Row
@@ -54,19 +54,16 @@ class Ledger:
     """Choices and credits by decision id, gathered while the journals are folded."""
 
     def __init__(self) -> None:
-        self._gamma: dict[str, float] = {}
         self._taken: dict[str, _Taken] = {}
         self._credits: dict[str, _Credit] = {}
 
     def add(self, row: Row, event: Event, core: PolicyShard) -> None:
         """Note an event that `core` has just folded."""
         match event:
-            case Created():
-                self._gamma[event.table] = event.settings.gamma
             case Decided():
                 self._taken[event.decision_id] = _Taken(row=row, columns=_choice(event, core))
             case Credited():
-                self._add_credit(row, event)
+                self._add_credit(row, event, core)
 
     def differences(self, run_dir: Path, *, complete: bool) -> Iterator[str]:
         """One line for each decision of the run's Parquet that the journal tells otherwise; none without Parquet.
@@ -90,10 +87,10 @@ class Ledger:
                 yield from self._choice_differences(decision)
                 yield from self._credit_differences(decision, rewards, complete=complete)
 
-    def _add_credit(self, row: Row, event: Credited) -> None:
+    def _add_credit(self, row: Row, event: Credited, core: PolicyShard) -> None:
         target = credit.discounted(
             event.reward,
-            gamma=self._gamma[event.table],
+            gamma=core.settings(event.table).gamma,
             position=event.position,
             num_decisions=event.num_decisions,
             cost=event.cost,

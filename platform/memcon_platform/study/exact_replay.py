@@ -17,7 +17,7 @@ from memcon import ids
 from memcon.learning import state_key
 from memcon.learning.credit import RewardSettings
 from memcon.learning.shard import PolicyShard
-from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeRequest
+from memcon.policy_types import CancelRequest, DecideReply, DecideRequest, LearningSettings, OutcomeRequest
 from memcon_platform.report.conventions import LEARNED_FROM
 from memcon_platform.study.matrix import Bools, Floats, Ints, OutcomeMatrix
 
@@ -132,7 +132,7 @@ class _Game:
         reward = float(self._rewards[row, task, arm])
         if np.isnan(reward):
             # Unevaluable: teaches nothing, as in a sweep.
-            self._shard.cancel(_TABLE, reply.decision_id)
+            self._shard.cancel(CancelRequest(decision_id=reply.decision_id, token=reply.token))
             return
         outcome = OutcomeRequest(
             decision_id=reply.decision_id,

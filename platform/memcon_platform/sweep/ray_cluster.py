@@ -58,8 +58,11 @@ async def open_ray(plan: RunPlan) -> AsyncIterator[Pool]:
     _init(ray, plan)
     try:
         shards, app = plan.settings.policy_server.shards, f"memcon-{plan.run}"
-        policy = await to_its_end(lambda: start_policy(policy_folder(plan), shards, app))
-        make_client = ServedClientFactory(shard_map=policy.shard_map, patience_s=plan.settings.server_wait_s)
+        folder = policy_folder(plan).resolve()
+        policy = await to_its_end(lambda: start_policy(folder, shards, app))
+        make_client = ServedClientFactory(
+            shard_map=policy.shard_map, directory=folder, patience_s=plan.settings.server_wait_s
+        )
         make_sink = SinkFactory(run_dir=plan.run_dir.resolve())
         pool = RayPool(plan.run, make_client, make_sink, max_streams=_most_streams(plan))
         try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from memcon.errors import LockedError, StorageError
 from memcon_platform.config.plan import RunPlan
 
-__all__ = ["driving", "policy_folder", "refuse_driven"]
+__all__ = ["driving", "holding", "policy_folder", "refuse_driven"]
 
 _LOCK_FILE = "run.lock"
 
@@ -29,12 +29,24 @@ def driving(run_dir: Path) -> Iterator[None]:
         LockedError: another process drives the run.
         StorageError: the folder cannot be made or written.
     """
+    with holding(run_dir / _LOCK_FILE, f"run {run_dir} is driven", "set root="):
+        yield
+
+
+@contextmanager
+def holding(lock: Path, held: str, elsewhere: str) -> Iterator[None]:
+    """Hold the file `lock` while the block runs; folders above it are made. Ends with the process, however it ends.
+
+    Raises:
+        LockedError: another process holds it; the message begins with `held` and names the process.
+        StorageError: its folder cannot be made or written; the message ends with `elsewhere`.
+    """
     try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-        handle = (run_dir / _LOCK_FILE).open("a+")
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        handle = lock.open("a+")
     except OSError as error:
         raise StorageError(
-            f"cannot write {run_dir}: {error.strerror}; check permissions and space, or set root="
+            f"cannot write {lock.parent}: {error.strerror}; check permissions and space, or {elsewhere}"
         ) from error
     with handle:
         try:
@@ -42,7 +54,7 @@ def driving(run_dir: Path) -> Iterator[None]:
         except BlockingIOError:
             handle.seek(0)
             owner = handle.read().strip() or "unknown"
-            raise LockedError(f"run {run_dir} is driven by process {owner}; wait for it or end it") from None
+            raise LockedError(f"{held} by process {owner}; wait for it or end it") from None
         handle.truncate(0)
         # Whole in one call or not at all: a full disk must not stop a launch for want of a note.
         with suppress(OSError):

@@ -1,0 +1,120 @@
+"""How an owner runs one command on its shard: under its lease, never after a fault, with the events queued in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from memcon.errors import ConflictError, InvariantError, MemconError
+from memcon.learning.events import Event
+from memcon.learning.shard import Handled
+from memcon_policy_server.group_commit import GroupCommit
+from memcon_policy_server.lease import Lease
+from memcon_policy_server.owner_metrics import Counts
+from memcon_policy_server.wire import MovedError
+
+__all__ = ["Execution"]
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+class Execution:
+    """Applies commands to the shard in memory. `follow` is told of each event that was applied, in order."""
+
+    def __init__(
+        self,
+        shard: int,
+        commits: GroupCommit,
+        lease: Lease,
+        counts: Counts,
+        *,
+        follow: Callable[[Event], None] | None = None,
+    ) -> None:
+        self._shard, self._commits, self._lease, self._counts = shard, commits, lease, counts
+        self.follow = follow
+
+    def check_answers(self) -> None:
+        """Refuse to answer after a fault and without the lease.
+
+        Raises:
+            MemconError: the fault; `MovedError` without the lease.
+        """
+        fault = self._commits.fault
+        if fault is not None:
+            raise fault
+        if not self._lease.held:
+            raise MovedError(
+                f"shard {self._shard} has not seen its journal for {self._lease.age_s:.1f} s and may have another "
+                "owner; read the shard map again"
+            )
+
+    async def renewed(self) -> None:
+        """Look at the epoch if the last look is too old: mostly it was this process that had to wait."""
+        if not self._lease.held and self._commits.fault is None:
+            await self._lease.renewal()
+
+    def apply(self, command: Callable[..., Handled[T]], *arguments: object) -> Handled[T]:
+        """Run `command` and queue its events; see `GroupCommit.add` for what must follow.
+
+        Raises:
+            MemconError: what the command raised, or `check_answers`. Anything that is not a refusal is a fault: the
+                shard may have changed without its events.
+        """
+        self.check_answers()
+        return self._applied(command, *arguments)
+
+    def apply_each(
+        self, command: Callable[[A], Handled[T]], requests: Sequence[A], done: Callable[[Handled[T]], None]
+    ) -> list[T | MemconError]:
+        """`apply` the command to one request after the other; a refusal stands in the place of its reply.
+
+        `done` is told of those that were not refused.
+
+        Raises:
+            MemconError: why none of them is answered.
+        """
+        # Once for all of them: a batch takes milliseconds, a lease lasts a second.
+        self.check_answers()
+        replies: list[T | MemconError] = []
+        for request in requests:
+            try:
+                handled = self._applied(command, request)
+            except MemconError as error:
+                if self._commits.fault is not None:
+                    raise
+                replies.append(error)
+            else:
+                done(handled)
+                replies.append(handled.reply)
+        return replies
+
+    async def durably(self, command: Callable[..., Handled[T]], *arguments: object) -> T:
+        """`apply` a command and return its reply once all before and in it is durable."""
+        await self.renewed()
+        try:
+            return self.apply(command, *arguments).reply
+        finally:
+            # A refusal, too, may rest on an event that is not durable yet.
+            await self._commits.settled()
+
+    def _applied(self, command: Callable[..., Handled[T]], *arguments: object) -> Handled[T]:
+        try:
+            handled = command(*arguments)
+        except InvariantError as error:
+            self._commits.fail(error)
+            raise
+        except MemconError as error:
+            if isinstance(error, ConflictError):
+                self._counts.conflicts += 1
+            raise
+        except Exception as error:
+            fault = InvariantError(f"shard {self._shard} failed: {type(error).__name__}: {error}")
+            self._commits.fail(fault)
+            raise fault from error
+        if handled.events:
+            self._commits.add(handled.events)
+            if self.follow is not None:
+                for event in handled.events:
+                    self.follow(event)
+        return handled

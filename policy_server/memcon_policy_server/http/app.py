@@ -1,0 +1,275 @@
+"""A bare ASGI application over the wire's routes: who may ask, how much, for how long, and in which form.
+
+The listener and the gateway are one of these each; what a route does is its handler's. A handler gets the message and
+gives the reply, or raises what `wire.status_of` knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
+from typing import Any, TypeAlias
+
+from memcon.errors import MemconError, NotFoundError, UnavailableError
+from memcon_policy_server import wire
+from memcon_policy_server.http.bodies import JSON, Reader, encode, media_of, reply_media
+from memcon_policy_server.http.routes import ROUTES, Failure, Route
+from memcon_policy_server.options import Limits
+
+__all__ = ["Endpoint", "Handler", "Headers", "HttpApp", "QuickHandler"]
+
+log = logging.getLogger(__name__)
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Handler: TypeAlias = Callable[[Any], Awaitable[object]]
+Headers: TypeAlias = Mapping[bytes, bytes]
+# Status, media type and body of an answer.
+Answer: TypeAlias = tuple[int, bytes, bytes]
+# Headers and body of a POST -> body of its good JSON answer, or the whole answer later; None = only ASGI can tell.
+QuickHandler: TypeAlias = Callable[[list[tuple[bytes, bytes]], bytes], bytes | Coroutine[Any, Any, Answer] | None]
+
+# No body is 10^18 bytes long, and Python refuses to read numbers of thousands of digits.
+_MAX_DIGITS = 18
+_ANY = b"*/*"
+_WANTS_JSON = (_ANY, JSON)
+_TEXT = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+class Endpoint:
+    """One route with what answers it here."""
+
+    __slots__ = ("handler", "max_body_bytes", "reader", "route")
+
+    def __init__(self, route: Route, handler: Handler, limits: Limits) -> None:
+        self.route, self.handler = route, handler
+        self.reader = Reader(route.message, limits.max_text_chars)
+        self.max_body_bytes = limits.max_import_bytes if route.path == wire.IMPORT_TABLE else limits.max_body_bytes
+
+
+class HttpApp:
+    """ASGI application of the `handlers`, by path. `token` None = whoever reaches the port may ask.
+
+    `mark` is the shard that this is, if it is one: a request for another shard is answered `moved`.
+    """
+
+    def __init__(
+        self, handlers: Mapping[str, Handler], *, token: str | None, limits: Limits, mark: str | None = None
+    ) -> None:
+        routes = {route.path: route for route in ROUTES}
+        self.endpoints = {path: Endpoint(routes[path], handler, limits) for path, handler in handlers.items()}
+        # By path: what a server may answer without ASGI (`http.protocol`).
+        self.quick: dict[bytes, QuickHandler] = {}
+        self.limits = limits
+        # New requests are refused, and their connections closed.
+        self.draining = False
+        # Requests answered, by (path, status).
+        self.answered: Counter[tuple[str, int]] = Counter()
+        self._authorization = None if token is None else b"Bearer " + token.encode()
+        self._mark = None if mark is None else mark.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; a fault that is not the caller's is logged and answered with 500."""
+        if scope["type"] != "http":
+            return
+        # A header that is sent twice counts as sent last.
+        headers: Headers = dict(scope["headers"])
+        media = reply_media(headers.get(b"accept"), JSON)
+        extra: list[tuple[bytes, bytes]] = []
+        answering = self._answer(scope, headers, receive)
+        status, media, body = await self._told(scope["path"], answering, media, extra)
+        if self.draining or status == 408:
+            # After 408: what is still to come of the body must not be taken for the next request.
+            extra.append((b"connection", b"close"))
+        start = [(b"content-type", media), (b"content-length", b"%d" % len(body)), *extra]
+        await send({"type": "http.response.start", "status": status, "headers": start})
+        await send({"type": "http.response.body", "body": body})
+
+    # --- who and what ------------------------------------------------------------------------------------------------
+
+    def authorized(self, headers: Headers) -> bool:
+        """The request bears the token, or none is needed."""
+        if self._authorization is None:
+            return True
+        given = headers.get(b"authorization", b"")
+        scheme, _, token = given.partition(b" ")
+        if scheme.lower() == b"bearer":
+            given = b"Bearer " + token.strip()
+        return hmac.compare_digest(given, self._authorization)
+
+    def check_batch(self, items: Sequence[object]) -> None:
+        """Refuse more items in one request than the limit.
+
+        Raises:
+            TooLargeError: names both numbers.
+        """
+        if len(items) > self.limits.max_batch:
+            raise wire.TooLargeError(
+                f"a batch of {len(items)}, at most {self.limits.max_batch} are allowed; send it in parts"
+            )
+
+    def _check_mark(self, headers: Headers) -> None:
+        meant = headers.get(_SHARD_HEADER)
+        if meant is not None and self._mark is not None and meant != self._mark:
+            raise wire.MovedError(
+                f"this is shard {self._mark.decode()}, not {meant.decode('latin-1')}; read the shard map again"
+            )
+
+    # --- the short way -----------------------------------------------------------------------------------------------
+
+    def quick_at_once(self, path: str, answer: Callable[[Any], object]) -> None:
+        """Let a server answer POST `path` by `answer`, a plain function, where nothing stands against it.
+
+        What `answer` raises sends the request the ASGI way, which tells it: it must not have changed anything by then.
+        """
+        place = (path, 200)
+
+        def _at_once(pairs: list[tuple[bytes, bytes]], body: bytes) -> bytes | None:
+            message = self._plain_message(endpoint, pairs, body)
+            if message is None:
+                return None
+            try:
+                reply = encode(answer(message), JSON)
+            except Exception:  # noqa: BLE001 - refusals and bugs alike are the ASGI way's to tell
+                return None
+            self.answered[place] += 1
+            return reply
+
+        endpoint = self.endpoints[path]
+        self.quick[path.encode()] = _at_once
+
+    def quick_later(self, path: str) -> None:
+        """Let a server answer POST `path` by its handler, without ASGI around it."""
+
+        def _later(pairs: list[tuple[bytes, bytes]], body: bytes) -> Coroutine[Any, Any, Answer] | None:
+            message = self._plain_message(endpoint, pairs, body)
+            return None if message is None else self._told(path, self._handled(endpoint, message, JSON), JSON, [])
+
+        endpoint = self.endpoints[path]
+        self.quick[path.encode()] = _later
+
+    def _plain_message(self, endpoint: Endpoint, pairs: list[tuple[bytes, bytes]], body: bytes) -> Any:
+        """The message of a plain, admitted JSON request; None when the ASGI way must look at it."""
+        headers = dict(pairs)
+        if (
+            self.draining
+            or headers.get(b"content-type", JSON) != JSON
+            or headers.get(b"accept", _ANY) not in _WANTS_JSON
+            or len(body) > endpoint.max_body_bytes
+            or not self.authorized(headers)
+        ):
+            return None
+        try:
+            self._check_mark(headers)
+            return endpoint.reader.body(body, JSON)
+        except MemconError:
+            return None
+
+    def _admit(self, method: str, path: str, headers: Headers) -> Endpoint:
+        if self.draining:
+            raise UnavailableError(_DRAINING.message)
+        endpoint = self.endpoints.get(path)
+        if not (endpoint and endpoint.route.public) and not self.authorized(headers):
+            raise wire.UnauthorizedError(
+                f"{method} {path}: no valid token; send the header 'authorization: Bearer ...' with the server's token"
+            )
+        if endpoint is None:
+            raise NotFoundError(f"no {path}; there is {', '.join(self.endpoints)}")
+        if method != endpoint.route.method:
+            raise wire.MethodError(f"no {method} {path}; use {endpoint.route.method}", allow=endpoint.route.method)
+        self._check_mark(headers)
+        return endpoint
+
+    # --- one request -------------------------------------------------------------------------------------------------
+
+    async def _told(
+        self, path: str, answering: Awaitable[tuple[bytes, bytes]], media: bytes, extra: list[tuple[bytes, bytes]]
+    ) -> Answer:
+        """The answer, good or not; what a refusal needs of headers is added to `extra`."""
+        status = 200
+        try:
+            media, body = await answering
+        except Exception as error:  # noqa: BLE001 - a bug must not take the connection's other requests along
+            status, failure = self._failure(error, path, extra)
+            body = encode(failure, media)
+        except asyncio.CancelledError:
+            if not self.draining:
+                raise
+            status, body = 503, encode(_DRAINING, media)
+        self.answered[path if path in self.endpoints else "other", status] += 1
+        return status, media, body
+
+    async def _answer(self, scope: Scope, headers: Headers, receive: Receive) -> tuple[bytes, bytes]:
+        """Media type and body of the reply."""
+        endpoint = self._admit(scope["method"], scope["path"], headers)
+        if endpoint.route.method == "GET":
+            media = JSON
+            message = endpoint.reader.query(scope["query_string"])
+        else:
+            media = media_of(headers.get(b"content-type"))
+            message = endpoint.reader.body(await self._body(receive, headers, endpoint.max_body_bytes), media)
+        return await self._handled(endpoint, message, reply_media(headers.get(b"accept"), media))
+
+    async def _handled(self, endpoint: Endpoint, message: object, media: bytes) -> tuple[bytes, bytes]:
+        limit_s = self.limits.request_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                reply = await endpoint.handler(message)
+        except TimeoutError as error:
+            raise UnavailableError(
+                f"{endpoint.route.path} took over {limit_s:g} s; what it did stays done, send it again"
+            ) from error
+        return (_TEXT, reply.encode()) if isinstance(reply, str) else (media, encode(reply, media))
+
+    async def _body(self, receive: Receive, headers: Headers, limit: int) -> bytes:
+        announced = headers.get(b"content-length", b"0")
+        if len(announced) > _MAX_DIGITS or (announced.isdigit() and int(announced) > limit):
+            raise _too_large(limit)
+        limit_s = self.limits.request_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await _whole(receive, limit)
+        except TimeoutError as error:
+            raise wire.SlowRequestError(f"the body did not arrive whole within {limit_s:g} s; send it again") from error
+
+    def _failure(self, error: Exception, path: str, extra: list[tuple[bytes, bytes]]) -> tuple[int, Failure]:
+        """Status and body of a refusal; its headers are added to `extra`."""
+        if not isinstance(error, MemconError):
+            log.exception("policy.request_failed", extra={"path": path})
+            return 500, Failure(error="fault", message=f"{type(error).__name__}; see the server's log")
+        status, code = wire.status_of(error)
+        if status == 500:
+            log.error("policy.request_failed", extra={"path": path, "error": str(error)})
+        if status == 401:
+            extra.append((b"www-authenticate", b'Bearer realm="memcon"'))
+        elif isinstance(error, wire.MethodError):
+            extra.append((b"allow", error.allow.encode()))
+        return status, Failure(error=code, message=str(error))
+
+
+_SHARD_HEADER = wire.SHARD_HEADER.encode()
+_DRAINING = Failure(error="unavailable", message="this server is stopping; send the request again")
+
+
+async def _whole(receive: Receive, limit: int) -> bytes:
+    parts, size = [], 0
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise wire.RejectedError("the client went away before its request was whole")
+        part = message.get("body", b"")
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        parts.append(part)
+        more = message.get("more_body", False)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(limit: int) -> wire.TooLargeError:
+    return wire.TooLargeError(f"the body is over {limit} bytes; send it in parts")
