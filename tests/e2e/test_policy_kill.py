@@ -59,7 +59,7 @@ async def test_what_was_acknowledged_before_a_kill_is_in_the_journal_once(tmp_pa
     tables = await owner.served()
     await owner.close()
     journal = SqliteJournal(journal_path(tmp_path, 0), shard=0, num_shards=1, read_only=True)
-    credited = Counter(row.entry.decision_id for row in journal.read() if row.entry.kind == "credited")
+    credited = Counter(row.decision_id for row, _ in journal.read() if row.kind == "credited")
     journal.close()
 
     assert set(seen) <= set(credited)

@@ -20,6 +20,7 @@ from memcon_platform.replay import verify
 from memcon_policy_server import wire
 from memcon_policy_server.client.http import HttpPolicyClient, ServedClientFactory
 from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.secret import load_token
 from memcon_policy_server.sharding import journal_path, shard_of_keys
 
 if TYPE_CHECKING:
@@ -70,29 +71,32 @@ async def play(client: HttpPolicyClient, first: int, count: int) -> list[str]:
     return arms
 
 
-async def scenario(served: ServedPolicy) -> list[str]:
-    # As a worker gets it: through pickle.
-    client = pickle.loads(pickle.dumps(ServedClientFactory(shard_map=served.shard_map, patience_s=60.0)))()
+async def scenario(served: ServedPolicy, directory: Path) -> list[str]:
+    # As a worker gets it: through pickle, which the token must not pass.
+    factory = pickle.dumps(ServedClientFactory(shard_map=served.shard_map, directory=directory, patience_s=60.0))
+    assert load_token(directory).encode() not in factory
+    client = pickle.loads(factory)()
     await client.open_table("table", UcbConfig().learning_settings())
     open_before_kill = await client.decide(decide_request(1000, key=key_of_shard(0)))
     arms = await play(client, 0, 10)
-    urls = await served.shard_map()
+    before = (await served.shard_map()).shards
 
-    os.kill(await owner_pid(urls[0]), signal.SIGKILL)
+    os.kill(await owner_pid(before[0].url), signal.SIGKILL)
     arms += await play(client, 10, 20)
 
     assert await client.decide(decide_request(1000, key=key_of_shard(0))) == open_before_kill
     [late] = await client.outcomes([outcome_request(open_before_kill, 1.0)])
     assert late.status == "credited"
-    after = await served.shard_map()
-    assert after[0] != urls[0]
-    assert after[1] == urls[1]
+    after = (await served.shard_map()).shards
+    assert after[0].url != before[0].url
+    assert after[0].epoch == before[0].epoch + 1
+    assert after[1] == before[1]
     await client.close()
     return arms
 
 
 def test_a_killed_shard_comes_back_and_its_clients_carry_on(served: ServedPolicy, tmp_path: Path) -> None:
-    arms = asyncio.run(scenario(served))
+    arms = asyncio.run(scenario(served, tmp_path / "policy"))
     served.stop()
 
     assert len(arms) == 30
@@ -103,17 +107,17 @@ def test_a_killed_shard_comes_back_and_its_clients_carry_on(served: ServedPolicy
 
 
 async def fenced(served: ServedPolicy, directory: Path) -> tuple[str, str]:
-    client = HttpPolicyClient(served.shard_map, patience_s=60.0)
+    client = HttpPolicyClient(served.shard_map, token=load_token(directory), patience_s=60.0)
     await client.open_table("table", UcbConfig().learning_settings())
     first = await client.decide(decide_request(1, key=key_of_shard(1)))
-    before = await owner_pid((await served.shard_map())[1])
+    before = await owner_pid((await served.shard_map()).shards[1].url)
     intruder = SqliteJournal(journal_path(directory, 1), shard=1, num_shards=2)
     assert intruder.claim() == 2
     intruder.close()
 
     second = await client.decide(decide_request(2, key=key_of_shard(1)))
 
-    assert await owner_pid((await served.shard_map())[1]) != before
+    assert await owner_pid((await served.shard_map()).shards[1].url) != before
     await client.close()
     return first.action_id, second.action_id
 

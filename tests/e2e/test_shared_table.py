@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
 
-from memcon.learning.events import Credited, Decided, Event, decode_event
+from memcon.learning.events import Credited, Decided
 from memcon_platform.trajectory import read_run
+from support.journals import events_of
 from support.sweeps import Sweep, record
 
 STREAMS, TASKS = 64, 2
@@ -32,7 +32,7 @@ def test_64_streams_share_one_table(tmp_path: Path, how: tuple[str, ...]) -> Non
     places = Counter(zip(run.episodes["stream"].to_pylist(), run.episodes["ordinal"].to_pylist(), strict=True))
     assert places == Counter((stream, ordinal) for stream in range(STREAMS) for ordinal in range(TASKS))
     assert set(run.episodes["outcome_class"].to_pylist()) <= {"success", "failure", "truncated"}
-    events = journal_of(sweep.run_dir)
+    events = events_of(sweep.run_dir / "policy", num_shards=2)
     first_arms: defaultdict[str, list[str]] = defaultdict(list)
     for event in events:
         if isinstance(event, Decided):
@@ -46,13 +46,3 @@ def test_64_streams_share_one_table(tmp_path: Path, how: tuple[str, ...]) -> Non
     assert len(set(decided)) == len(decided) == len(credited)
     assert set(credited) == set(decided) == set(run.decisions["decision_id"].to_pylist())
     assert record("replay", "verify", sweep.run_dir)["ok"]
-
-
-def journal_of(run_dir: Path) -> list[Event]:
-    """All events of all shards, each shard's in order."""
-    events = []
-    for path in sorted((run_dir / "policy").glob("shard-*.sqlite")):
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-        events += [decode_event(*row) for row in connection.execute("SELECT kind, body FROM events ORDER BY seq")]
-        connection.close()
-    return events

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
 from collections import Counter
 from pathlib import Path
 
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pytest
 
+from memcon.learning.events import Credited
 from memcon_platform.trajectory import read_run
+from support.journals import events_of
 from support.sweeps import Sweep, memcon, record
 
 WORKER, SHARD = "_WorkerActor", "ServeReplica"
@@ -56,7 +57,8 @@ def test_streams_that_share_a_table_lose_and_double_nothing(tmp_path: Path) -> N
     checked = record("data", "check", sweep.run_dir)
     assert (checked["found"], checked["ok"]) == (880, True)
     assert record("replay", "verify", sweep.run_dir)["ok"]
-    credited = _journaled(sweep.run_dir, "credited")
+    events = events_of(sweep.run_dir / "policy", num_shards=2)
+    credited = Counter(event.decision_id for event in events if isinstance(event, Credited))
     decided = set(read_run(sweep.run_dir).decisions["decision_id"].to_pylist())
     assert set(credited) == decided
     assert set(credited.values()) == {1}
@@ -76,15 +78,6 @@ def test_streams_that_take_turns_at_a_table_end_equal_to_an_uninterrupted_run(tm
     assert memcon("data", "compare", whole.run_dir, shaken.run_dir).stdout == "equal\n"
     assert record("data", "check", shaken.run_dir)["found"] == 120
     assert record("replay", "verify", shaken.run_dir)["ok"]
-
-
-def _journaled(run_dir: Path, kind: str) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for journal in sorted((run_dir / "policy").glob("shard-*.sqlite")):
-        connection = sqlite3.connect(f"file:{journal}?mode=ro", uri=True)
-        found.update(row[0] for row in connection.execute("SELECT decision_id FROM events WHERE kind = ?", (kind,)))
-        connection.close()
-    return found
 
 
 @pytest.mark.fault

@@ -8,46 +8,20 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
+import msgspec
 import pytest
 
-from memcon import codec
+from memcon import codec, ids
 from memcon.learning.exploration import UcbConfig
 from memcon.testing.policy import state_keys
 from memcon_policy_server import wire
-from memcon_policy_server.listener import MAX_BODY_BYTES, MAX_IMPORT_BYTES
+from memcon_policy_server.options import Limits
 from support.served_policy import ServedShards
+from support.wire import BAD_JSON, BAD_MSGPACK, DECIDE, IMPORT, OPEN, OUTCOME, ROW, Wire
 
-DECIDE: dict[str, Any] = {
-    "table": "table",
-    "decision_id": "d",
-    "episode_id": "e",
-    "position": 0,
-    "keys": ["key"],
-    "draw": 2**64 - 1,
-}
-(KEY,) = state_keys(1)
-ROW: dict[str, Any] = {"q": (0.75).hex(), "taken": 2, "credited": 2, "squares": (1.0).hex()}
-IMPORT: dict[str, Any] = {"table": "table", "source": "an earlier run", "numbers": {KEY: {"noop": ROW}}}
+LIMITS = Limits()
 ARMS = UcbConfig().learning_settings().action_ids
-OUTCOME: dict[str, Any] = {"decision_id": "d", "token": "", "reward": 1.0, "position": 0, "num_decisions": 1}
-
-
-class Wire:
-    def __init__(self, base_url: str) -> None:
-        self._http = httpx2.AsyncClient(trust_env=False, base_url=base_url)
-
-    async def post(self, path: str, body: Any, **headers: str) -> tuple[int, dict[str, Any]]:
-        content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        response = await self._http.post(path, content=content, headers=headers)
-        return response.status_code, response.json()
-
-    async def get(self, path: str) -> tuple[int, dict[str, Any]]:
-        response = await self._http.get(path)
-        return response.status_code, response.json()
-
-    async def close(self) -> None:
-        await self._http.aclose()
+PACKED = {"content_type": "application/msgpack"}
 
 
 @pytest.fixture
@@ -59,57 +33,113 @@ async def shards(tmp_path: Path) -> AsyncIterator[ServedShards]:
 
 @pytest.fixture
 async def wired(shards: ServedShards) -> AsyncIterator[Wire]:
-    wired = Wire((await shards())[0])
-    settings = codec.encode(UcbConfig().learning_settings())
-    assert await wired.post(wire.OPEN_TABLE, {"table": "table", "settings": settings}) == (200, {})
+    wired = Wire(shards.listeners[0].base_url)
+    assert await wired.post(wire.OPEN_TABLE, OPEN) == (200, {})
     yield wired
     await wired.close()
 
 
-async def test_a_decision_and_its_outcome_in_plain_json(wired: Wire) -> None:
-    status, decision = await wired.post(wire.DECIDE, DECIDE)
+@pytest.mark.parametrize("kind", ["application/json", "application/msgpack"])
+async def test_a_decision_and_its_outcome_in_plain_data(wired: Wire, kind: str) -> None:
+    status, decision = await wired.post(wire.DECIDE, DECIDE, content_type=kind)
     assert (status, decision["action_id"], decision["propensity"]) == (200, "retrieve_shallow", 1.0)
 
-    credited = await wired.post(wire.OUTCOMES, {"outcomes": [{**OUTCOME, "token": decision["token"]}]})
-    assert credited == (200, {"replies": [{"decision_id": "d", "status": "credited", "credit": 1.0}]})
+    credited = await wired.post(wire.OUTCOME, {**OUTCOME, "token": decision["token"]}, content_type=kind)
+    assert credited == (200, {"decision_id": "d", "status": "credited", "credit": 1.0})
 
     _, health = await wired.get(wire.HEALTH)
     assert (health["status"], health["shard"], health["epoch"], health["last_seq"]) == ("ok", 0, 1, 3)
-    _, served = await wired.get(wire.TABLES)
-    assert served["tables"]["table"]["numbers"]["keys"]["key"]["retrieve_shallow"]["credited"] == 1
+    _, shown = await wired.get(f"{wire.TABLES}?table=table")
+    assert shown["last_seq"] == 3
+    assert shown["tables"]["table"]["numbers"]["keys"]["key"]["retrieve_shallow"]["credited"] == 1
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "named"),
-    [
-        (wire.DECIDE, b"{", "truncated"),
-        (wire.DECIDE, b"\xff", "malformed"),
-        (wire.DECIDE, b"[]", "Expected `object`"),
-        (wire.DECIDE, {**DECIDE, "tabel": "x"}, "tabel"),
-        (wire.DECIDE, {key: DECIDE[key] for key in DECIDE if key != "draw"}, "draw"),
-        (wire.DECIDE, {**DECIDE, "position": -1}, "$.position"),
-        (wire.DECIDE, {**DECIDE, "position": 1.5}, "$.position"),
-        (wire.DECIDE, {**DECIDE, "draw": 2**64}, "draw"),
-        (wire.DECIDE, {**DECIDE, "draw": -1}, "draw"),
-        (wire.DECIDE, {**DECIDE, "keys": []}, "$.keys"),
-        (wire.DECIDE, {**DECIDE, "keys": [1]}, "$.keys"),
-        (wire.DECIDE, {**DECIDE, "allowed": ["sing"]}, "sing"),
-        (wire.DECIDE, {**DECIDE, "episode_id": ""}, "episode_id"),
-        (wire.OUTCOMES, {"outcomes": [{**OUTCOME, "reward": "1"}]}, "reward"),
-        (wire.OUTCOMES, b'{"outcomes":[{"decision_id":"d","token":"","reward":NaN}]}', "invalid"),
-        (wire.OUTCOMES, b'{"outcomes":[{"decision_id":"d","token":"","reward":1e999}]}', "reward"),
-        (wire.OUTCOMES, {"outcomes": [{**OUTCOME, "num_decisions": 0}]}, "num_decisions"),
-        (wire.OUTCOMES, {"outcomes": [{**OUTCOME, "reward": 1e300}]}, "reward"),
-        (wire.OPEN_TABLE, {"table": "t", "settings": {}}, "rule"),
-        (wire.CANCEL_EPISODE, {"table": "table"}, "episode_id"),
-        (wire.IMPORT_TABLE, {**IMPORT, "cap": 20}, "cap"),
-        (wire.IMPORT_TABLE, {**IMPORT, "source": ""}, "source"),
-        (wire.IMPORT_TABLE, {**IMPORT, "numbers": {KEY: {"noop": {**ROW, "credited": -1}}}}, "$.numbers[...]"),
-        (wire.IMPORT_TABLE, {**IMPORT, "numbers": {KEY: {"noop": {**ROW, "q": 0.5}}}}, "$.numbers[...]"),
-        (wire.IMPORT_TABLE, {**IMPORT, "numbers": {KEY: {"noop": {**ROW, "q": "inf"}}}}, "finite"),
-        (wire.IMPORT_TABLE, {**IMPORT, "numbers": {"key": {"noop": ROW}}}, "key"),
-    ],
-)
+async def test_the_reply_has_the_form_of_the_request_or_the_one_that_is_accepted(wired: Wire) -> None:
+    for sent, accepted, got in (
+        ("application/json", "*/*", "application/json"),
+        ("application/msgpack", "*/*", "application/msgpack"),
+        ("application/json; charset=utf-8", "application/msgpack", "application/msgpack"),
+        ("Application/MsgPack", "text/html, application/json;q=0.9", "application/json"),
+    ):
+        body = json.dumps(DECIDE).encode() if "json" in sent else msgspec.msgpack.encode(DECIDE)
+        response = await wired.http.post(wire.DECIDE, content=body, headers={"content-type": sent, "accept": accepted})
+        assert (response.status_code, response.headers["content-type"]) == (200, got)
+
+
+async def test_what_a_decide_leaves_out_is_derived_from_its_id(shards: ServedShards, wired: Wire) -> None:
+    status, _ = await wired.post(wire.DECIDE, {"table": "table", "decision_id": "alone", "keys": ["key"]})
+
+    assert status == 200
+    (event,) = (await shards.owners[0].served())["tables"]["table"]["open"].values()
+    assert (event["episode_id"], event["position"], event["draw"]) == ("alone", 0, ids.draw64("decision", "alone"))
+
+
+async def test_a_batch_answers_each_in_its_place_and_equals_one_by_one(wired: Wire) -> None:
+    decides = [{**DECIDE, "decision_id": f"d{n}", "episode_id": f"e{n}"} for n in range(9)]
+    decides.insert(4, {**DECIDE, "table": "none"})
+
+    status, answer = await wired.post(wire.DECIDE_BATCH, {"decides": decides})
+
+    assert status == 200
+    refused = answer["replies"].pop(4)
+    assert refused["error"] == "not_found"
+    assert "none" in refused["message"]
+    # Nine first visits of one key in one batch: each saw those before it.
+    assert sorted(reply["action_id"] for reply in answer["replies"]) == sorted(ARMS)
+    del decides[4]
+    singles = [await wired.post(wire.DECIDE, decide) for decide in decides]
+    assert [reply for _, reply in singles] == answer["replies"]
+
+
+async def test_outcomes_have_an_answer_each(wired: Wire) -> None:
+    _, decision = await wired.post(wire.DECIDE, DECIDE)
+    outcome = {**OUTCOME, "token": decision["token"]}
+
+    status, answer = await wired.post(
+        wire.OUTCOMES, {"outcomes": [OUTCOME, outcome, outcome, {**outcome, "reward": 0.5}]}
+    )
+
+    assert status == 200
+    assert [reply.get("status", reply.get("error")) for reply in answer["replies"]] == [
+        "not_found",
+        "credited",
+        "duplicate",
+        "conflict",
+    ]
+    assert (await wired.post(wire.OUTCOME, {**outcome, "reward": 0.5}))[0] == 409
+    assert (await wired.post(wire.CANCEL, {"decision_id": "d", "token": decision["token"]}))[0] == 409
+
+
+async def test_cancels_and_freezing_say_what_they_changed(wired: Wire) -> None:
+    _, decision = await wired.post(wire.DECIDE, DECIDE)
+    cancel = {"decision_id": "d", "token": decision["token"]}
+
+    assert await wired.post(wire.CANCEL, cancel) == (200, {"cancelled": True})
+    assert await wired.post(wire.CANCEL, cancel) == (200, {"cancelled": False})
+    assert (await wired.post(wire.CANCEL, {**cancel, "token": "forged"}))[0] == 404
+    await wired.post(wire.DECIDE, {**DECIDE, "decision_id": "d2"})
+    episode = {"table": "table", "episode_id": "e"}
+    assert await wired.post(wire.CANCEL_EPISODE, episode) == (200, {"cancelled": 1})
+    for frozen, changed in ((True, True), (True, False), (False, True)):
+        answer = await wired.post(wire.FREEZE_TABLE, {"table": "table", "frozen": frozen})
+        assert answer == (200, {"changed": changed})
+
+
+async def test_tables_are_listed_with_their_sizes_and_shown_one_at_a_time(wired: Wire) -> None:
+    await wired.post(wire.DECIDE, DECIDE)
+
+    _, listed = await wired.get(wire.TABLES)
+
+    assert (listed["shard"], listed["num_shards"], list(listed["tables"])) == (0, 1, ["table"])
+    table = listed["tables"]["table"]
+    assert (table["keys"], table["open"], table["settings"]["rule"]) == (1, 1, "ucb")
+    assert (await wired.get(f"{wire.TABLES}?table=none"))[0] == 404
+    status, answer = await wired.get(f"{wire.TABLES}?tabel=table")
+    assert (status, answer["error"]) == (400, "rejected")
+    assert "tabel" in answer["message"]
+
+
+@pytest.mark.parametrize(("path", "body", "named"), BAD_JSON)
 async def test_a_bad_body_is_refused_with_its_field_named(
     shards: ServedShards, wired: Wire, path: str, body: Any, named: str
 ) -> None:
@@ -117,24 +147,35 @@ async def test_a_bad_body_is_refused_with_its_field_named(
 
     status, answer = await wired.post(path, body)
 
-    assert status == 400
-    assert named in answer["message"]
+    assert (status, named in answer["message"]) == (400, True), answer
+    assert await shards.owners[0].served() == before
+
+
+@pytest.mark.parametrize(("path", "body", "named"), BAD_MSGPACK)
+async def test_bad_msgpack_is_refused_with_its_field_named(
+    shards: ServedShards, wired: Wire, path: str, body: Any, named: str
+) -> None:
+    before = await shards.owners[0].served()
+
+    status, answer = await wired.post(path, body, **PACKED)
+
+    assert (status, named in answer["message"]) == (400, True), answer
     assert await shards.owners[0].served() == before
 
 
 async def test_refusals_have_stated_codes(wired: Wire) -> None:
-    other = codec.encode(UcbConfig(alpha=0.5).learning_settings())
-    assert (await wired.post(wire.OPEN_TABLE, {"table": "table", "settings": other}))[0] == 409
+    other = {"table": "table", "settings": codec.encode(UcbConfig(alpha=0.5).learning_settings())}
+    assert (await wired.post(wire.OPEN_TABLE, other))[0] == 409
     assert (await wired.post(wire.DECIDE, {**DECIDE, "table": "none"}))[0] == 404
-    assert (await wired.post(wire.OUTCOMES, {"outcomes": [OUTCOME]}))[0] == 404
-    assert (await wired.post("/v1/decied", DECIDE))[0] == 404
-    assert (await wired.get(wire.DECIDE))[0] == 404
+    assert (await wired.post(wire.OUTCOME, OUTCOME))[0] == 404
+    status, answer = await wired.post("/v1/decied", DECIDE)
+    assert (status, wire.DECIDE in answer["message"]) == (404, True)
     status, answer = await wired.post(wire.DECIDE, DECIDE, **{wire.SHARD_HEADER: "1/2"})
     assert (status, answer["error"]) == (421, "moved")
 
 
 async def test_a_body_over_the_limit_is_refused_and_the_connection_lives(wired: Wire) -> None:
-    status, answer = await wired.post(wire.DECIDE, b" " * (MAX_BODY_BYTES + 1))
+    status, answer = await wired.post(wire.DECIDE, b" " * (LIMITS.max_body_bytes + 1))
     assert (status, answer["error"]) == (413, "too_large")
     assert (await wired.post(wire.DECIDE, DECIDE))[0] == 200
 
@@ -142,14 +183,14 @@ async def test_a_body_over_the_limit_is_refused_and_the_connection_lives(wired: 
 async def test_a_whole_table_may_be_over_the_limit_of_other_requests(wired: Wire) -> None:
     keys = state_keys(1200)
     body = json.dumps({**IMPORT, "numbers": {key: dict.fromkeys(ARMS, ROW) for key in keys}}).encode()
-    assert len(body) > MAX_BODY_BYTES
+    assert len(body) > LIMITS.max_body_bytes
 
     assert await wired.post(wire.IMPORT_TABLE, body) == (200, {})
 
     status, decision = await wired.post(wire.DECIDE, {**DECIDE, "keys": [keys[-1]], "explain": True})
     assert status == 200
     assert {(arm["q"], arm["taken"]) for arm in decision["per_arm"].values()} == {(0.75, 2.0)}
-    status, answer = await wired.post(wire.IMPORT_TABLE, b" " * (MAX_IMPORT_BYTES + 1))
+    status, answer = await wired.post(wire.IMPORT_TABLE, b" " * (LIMITS.max_import_bytes + 1))
     assert (status, answer["error"]) == (413, "too_large")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 
 from memcon.errors import InvariantError, MemconError, StorageError, UnavailableError
+from memcon.learning.events import Decided
 from memcon.testing.policy import decide_request
 from memcon_platform.sweep.events import StreamDone, StreamReady, WorkerLost, WorkerReady
 from memcon_policy_server.client.local import LocalPolicyClient
-from memcon_policy_server.fold import entry_of
 from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.options import OwnerOptions
 from memcon_policy_server.sharding import journal_path
 from memcon_workers.spec import StreamReady as Waits
 from memcon_workers.spec import StreamResult
@@ -248,6 +250,29 @@ def test_a_serve_that_does_not_answer_is_one_clear_error_and_is_not_waited_for_t
     assert deleted == []
 
 
+@pytest.mark.parametrize(("update", "tries", "deletes"), [(False, 1, ["memcon-x"]), (True, 3, [])])
+def test_an_update_that_fails_is_tried_again_and_never_ends_what_runs(
+    update: bool, tries: int, deletes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from memcon_policy_server import deployments
+
+    run: list[str] = []
+    deleted: list[str] = []
+
+    def fail(_: object, *, name: str, **__: object) -> None:
+        run.append(name)
+        raise RuntimeError("Deploying application memcon-x failed: a process died\nand more")
+
+    monkeypatch.setattr("ray.serve.run", fail)
+    monkeypatch.setattr("ray.serve.delete", deleted.append)
+
+    with pytest.raises(UnavailableError, match=r"memcon-x.*a process died$"):
+        deployments.start_gateway(tmp_path, 1, "memcon-x", OwnerOptions(), host="127.0.0.1", gateways=1, update=update)
+
+    assert run == ["memcon-x"] * tries
+    assert deleted == deletes
+
+
 async def test_a_journal_that_no_shard_can_fold_is_refused_before_anything_starts(tmp_path: Path) -> None:
     from memcon_policy_server.deployments import start_policy
 
@@ -258,17 +283,8 @@ async def test_a_journal_that_no_shard_can_fold_is_refused_before_anything_start
     journal.claim()
     # Soundly chained, but a decision that the table would not take.
     event = new_shard().decide(decide_request(1)).events[0]
-    forged = entry_of(event)
-    journal.append(
-        [
-            type(forged)(
-                kind=forged.kind,
-                table=forged.table,
-                decision_id=forged.decision_id,
-                body=forged.body.replace("retrieve_shallow", "noop"),
-            )
-        ]
-    )
+    assert isinstance(event, Decided)
+    journal.append([dataclasses.replace(event, action_id="noop")])
     journal.close()
 
     with pytest.raises(InvariantError, match="event 2"):

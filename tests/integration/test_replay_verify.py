@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -15,16 +15,22 @@ import pytest
 
 from memcon import ids
 from memcon.errors import NotFoundError
+from memcon.learning.events import Credited, Decided, Event
 from memcon.learning.exploration import UcbConfig
 from memcon.policy_types import DecideRequest
 from memcon.testing.policy import outcome_request
 from memcon.types import Decision
 from memcon_platform.replay import verify
 from memcon_platform.trajectory import ParquetSink
+from memcon_platform.trajectory.events import export_events
 from memcon_policy_server.client.local import LocalPolicyClient
-from memcon_policy_server.journal import Entry, _checksum
-from memcon_policy_server.sharding import export_path, journal_path
+from memcon_policy_server.compaction import compact
+from memcon_policy_server.fold import folded
+from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.sharding import export_path, journal_path, snapshot_path
+from memcon_policy_server.snapshot import write_snapshot
 from support.episodes import FakeCell, make_decision, make_episode, write_plan
+from support.journals import rewritten
 
 CELL = FakeCell(num_tasks=10)
 REWARDS = tuple(1.0 if ordinal % 3 else -0.5 for ordinal in range(CELL.num_tasks))
@@ -71,29 +77,23 @@ async def play(run_dir: Path, num_shards: int, *, first: int = 0) -> None:
     ParquetSink(run_dir).write_block(CELL.cell_id, 0, 0, episodes)
 
 
-def alter(journal: Path, statement: str, parameters: Sequence[object] = (), *, recompute: bool = False) -> None:
-    connection = sqlite3.connect(journal)
-    connection.execute(statement, parameters)
-    if recompute:
-        head = ""
-        for seq, kind, table, decision, body in connection.execute(
-            "SELECT seq, kind, table_name, decision_id, body FROM events ORDER BY seq"
-        ).fetchall():
-            head = _checksum(head, seq, Entry(kind=kind, table=table, decision_id=decision, body=body))
-            connection.execute("UPDATE events SET checksum = ? WHERE seq = ?", (head, seq))
-        connection.execute("UPDATE meta SET head = ?", (head,))
-    connection.commit()
-    connection.close()
+def last_credit(run_dir: Path) -> tuple[int, str]:
+    """Number and decision of the last credit of shard 0: nothing was decided after it."""
+    path = journal_path(run_dir / "policy", 0)
+    num_shards = len(list(path.parent.glob("shard-*.sqlite")))
+    with closing(SqliteJournal(path, shard=0, num_shards=num_shards, read_only=True)) as journal:
+        found = [(row.seq, row.decision_id) for row, event in journal.read() if isinstance(event, Credited)]
+    return found[-1]
 
 
-def last_credit(journal: Path) -> tuple[int, str, str]:
-    """Number, decision and body of the journal's last credit: nothing was decided after it."""
-    connection = sqlite3.connect(journal)
-    row = connection.execute(
-        "SELECT seq, decision_id, body FROM events WHERE kind = 'credited' ORDER BY seq DESC LIMIT 1"
-    ).fetchone()
-    connection.close()
-    return row[0], row[1], row[2]
+def with_reward(decision_id: str, reward: float) -> Callable[[list[Event]], list[Event]]:
+    """A change of the outcome that the journal has of one decision."""
+    return lambda events: [
+        dataclasses.replace(event, reward=reward)
+        if isinstance(event, Credited) and event.decision_id == decision_id
+        else event
+        for event in events
+    ]
 
 
 def change_first_decision(run_dir: Path, column: str, value: object) -> None:
@@ -106,10 +106,6 @@ def change_first_decision(run_dir: Path, column: str, value: object) -> None:
 
 def files(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def with_reward(body: str, reward: float) -> str:
-    return json.dumps({**json.loads(body), "reward": reward}, separators=(",", ":"))
 
 
 @pytest.mark.parametrize("num_shards", [1, 3])
@@ -128,24 +124,24 @@ async def test_an_untouched_run_holds_and_is_left_untouched(tmp_path: Path, num_
 @pytest.mark.parametrize("recompute", [False, True])
 async def test_one_altered_reward_is_found_and_named(tmp_path: Path, num_shards: int, *, recompute: bool) -> None:
     await play(tmp_path, num_shards)
-    journal = journal_path(tmp_path / "policy", 0)
-    seq, decision_id, body = last_credit(journal)
+    seq, decision_id = last_credit(tmp_path)
 
-    alter(journal, "UPDATE events SET body = ? WHERE seq = ?", (with_reward(body, 0.9), seq), recompute=recompute)
+    rewritten(journal_path(tmp_path / "policy", 0), with_reward(decision_id, 0.9), recompute=recompute)
 
     report = verify(tmp_path)
     assert not report.ok
-    assert any(f"event {seq} (credited of decision {decision_id})" in problem for problem in report.problems)
+    named = f"event {seq} (credited of decision {decision_id})" if recompute else f"to {seq} were altered"
+    assert any(named in problem for problem in report.problems)
 
 
 async def test_recomputed_checksums_without_parquet_are_found_by_the_served_tables(tmp_path: Path) -> None:
     await play(tmp_path, 1)
     for table in ("episodes", "steps", "decisions"):
         shutil.rmtree(tmp_path / table)
-    journal = journal_path(tmp_path / "policy", 0)
-    seq, _, body = last_credit(journal)
+    snapshot_path(tmp_path / "policy", 0).unlink(missing_ok=True)
+    _, decision_id = last_credit(tmp_path)
 
-    alter(journal, "UPDATE events SET body = ? WHERE seq = ?", (with_reward(body, 0.9), seq), recompute=True)
+    rewritten(journal_path(tmp_path / "policy", 0), with_reward(decision_id, 0.9), recompute=True)
 
     [problem] = verify(tmp_path).problems
     assert "the served tables > tables >" in problem
@@ -153,15 +149,18 @@ async def test_recomputed_checksums_without_parquet_are_found_by_the_served_tabl
 
 async def test_an_altered_arm_is_named_by_the_fold(tmp_path: Path) -> None:
     await play(tmp_path, 1)
-    journal = journal_path(tmp_path / "policy", 0)
+    altered_arms: list[Event] = []
 
-    alter(
-        journal,
-        "UPDATE events SET body = replace(body, 'retrieve_medium', 'noop') WHERE seq = "
-        "(SELECT min(seq) FROM events WHERE kind = 'decided' AND body LIKE '%retrieve_medium%')",
-        recompute=True,
-    )
+    def to_noop(events: list[Event]) -> list[Event]:
+        for place, event in enumerate(events):
+            if isinstance(event, Decided) and event.action_id == "retrieve_medium" and not altered_arms:
+                altered_arms.append(event)
+                events[place] = dataclasses.replace(event, action_id="noop")
+        return events
 
+    rewritten(journal_path(tmp_path / "policy", 0), to_noop, recompute=True)
+
+    assert altered_arms
     assert any("does not fit what came before it" in problem for problem in verify(tmp_path).problems)
 
 
@@ -191,10 +190,15 @@ async def test_a_decision_without_its_episode_is_named(tmp_path: Path) -> None:
 
 async def test_a_removed_credit_with_recomputed_checksums_is_named(tmp_path: Path) -> None:
     await play(tmp_path, 1)
-    journal = journal_path(tmp_path / "policy", 0)
-    seq, decision_id, _ = last_credit(journal)
-    alter(journal, "DELETE FROM events WHERE seq = ?", (seq,))
-    alter(journal, "UPDATE meta SET last_seq = ?", (seq - 1,), recompute=True)
+    seq, decision_id = last_credit(tmp_path)
+    snapshot_path(tmp_path / "policy", 0).unlink(missing_ok=True)
+    rewritten(
+        journal_path(tmp_path / "policy", 0),
+        lambda events: [
+            event for event in events if getattr(event, "decision_id", "") != decision_id or isinstance(event, Decided)
+        ],
+        recompute=True,
+    )
     served = export_path(tmp_path / "policy", 0)
     served.write_text(json.dumps({**json.loads(served.read_text()), "last_seq": seq - 1}))
 
@@ -225,7 +229,7 @@ async def test_a_run_that_never_ended_is_told_so(tmp_path: Path) -> None:
 
     [problem] = verify(tmp_path).problems
 
-    assert "run its sweep command again" in problem
+    assert "run the same command again" in problem
 
 
 async def test_a_lost_shard_is_found(tmp_path: Path) -> None:
@@ -238,3 +242,69 @@ async def test_a_lost_shard_is_found(tmp_path: Path) -> None:
 def test_a_folder_without_a_journal_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="has no policy journal"):
         verify(tmp_path)
+
+
+@pytest.mark.parametrize("num_shards", [1, 3])
+async def test_a_compacted_run_is_folded_from_its_base_and_that_is_said(tmp_path: Path, num_shards: int) -> None:
+    await play(tmp_path, num_shards)
+    policy = tmp_path / "policy"
+    export_events(policy, policy / "events")
+    dropped = sum(compact(policy, shard, num_shards).dropped for shard in range(num_shards))
+
+    report = verify(tmp_path)
+
+    # Parquet has credits whose events are gone: no problem of the run.
+    assert (report.problems, report.events, report.compacted) == ((), 0, num_shards + 40)
+    assert dropped == num_shards + 40
+
+
+async def test_a_run_goes_on_after_a_compaction_and_holds(tmp_path: Path) -> None:
+    await play(tmp_path, 1)
+    policy = tmp_path / "policy"
+    export_events(policy, policy / "events")
+    compact(policy, 0, 1)
+    client = LocalPolicyClient(policy, 1)
+    reply = await client.decide(
+        DecideRequest(table=CELL.cell_id, decision_id="d", episode_id="e", position=0, keys=("key 0",), draw=0)
+    )
+    await client.outcomes([outcome_request(reply, 1.0)])
+    await client.close()
+
+    report = verify(tmp_path)
+
+    assert (report.problems, report.events, report.compacted) == ((), 2, 41)
+
+
+async def test_a_snapshot_that_says_otherwise_than_the_fold_is_named(tmp_path: Path) -> None:
+    await play(tmp_path, 1)
+    policy = tmp_path / "policy"
+    core, last_seq = folded(policy, 0, 1)
+    with closing(SqliteJournal(journal_path(policy, 0), shard=0, num_shards=1, read_only=True)) as journal:
+        head = journal.head_at(last_seq)
+    assert head is not None
+    core.cancel_episode(CELL.cell_id, "one that no event cancelled")
+    write_snapshot(snapshot_path(policy, 0), shard=0, num_shards=1, seq=last_seq, head=head, state=core.state())
+
+    [problem] = verify(tmp_path).problems
+
+    assert problem.startswith(f"{snapshot_path(policy, 0)}: the snapshot > tables > ")
+    assert "closed_episodes" in problem
+
+
+async def test_a_damaged_snapshot_is_named(tmp_path: Path) -> None:
+    await play(tmp_path, 1)
+    snapshot_path(tmp_path / "policy", 0).write_bytes(b"torn")
+
+    [problem] = verify(tmp_path).problems
+
+    assert "shard-0.snapshot is damaged: it is no memcon snapshot" in problem
+
+
+async def test_a_served_policy_is_verified_by_its_own_folder(tmp_path: Path) -> None:
+    await play(tmp_path, 2)
+    policy = (tmp_path / "policy").rename(tmp_path / "served")
+
+    assert (verify(policy).problems, verify(policy).events) == ((), 42)
+
+    rewritten(journal_path(policy, 0), lambda events: events[:-1], recompute=True)
+    assert verify(policy).problems

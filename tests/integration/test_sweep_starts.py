@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from memcon.errors import ConfigError, DamagedFileError, LockedError, MemconError, NotFoundError, UnknownNameError
-from memcon.learning.events import Imported, decode_event
+from memcon.learning.events import Created, Imported
 from memcon_platform.assembly import table_name
 from memcon_platform.config import RunPlan, load, read_plan
 from memcon_platform.replay import verify
@@ -23,7 +23,7 @@ from memcon_platform.sweep.starts import read_starts
 from memcon_platform.trajectory import read_run
 from memcon_policy_server.fold import folded
 from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.sharding import journal_path
+from memcon_policy_server.sharding import journal_path, snapshot_path
 from memcon_workers.spec import TaskEnded
 from support.sweeps import CONFIG
 
@@ -83,16 +83,13 @@ def dumps(plan: RunPlan, table: str) -> dict[str, Any]:
 
 
 def imports(plan: RunPlan) -> list[Imported]:
-    found = []
+    found: list[Imported] = []
     for shard in range(plan.settings.policy_server.shards):
         num_shards = plan.settings.policy_server.shards
         journal = SqliteJournal(
             journal_path(policy_folder(plan), shard), shard=shard, num_shards=num_shards, read_only=True
         )
-        for row in journal.read():
-            event = decode_event(row.entry.kind, row.entry.body)
-            if isinstance(event, Imported):
-                found.append(event)
+        found += [event for _, event in journal.read() if isinstance(event, Imported)]
         journal.close()
     return found
 
@@ -174,12 +171,13 @@ def test_a_launch_that_died_before_its_first_stream_is_repeated_with_the_same_ta
 def _keep_only_the_import(plan: RunPlan) -> None:
     path = journal_path(policy_folder(plan), 0)
     old = SqliteJournal(path, shard=0, num_shards=1, read_only=True)
-    entries = [row.entry for row in old.read() if row.entry.kind in {"created", "imported"}]
+    kept = [event for _, event in old.read() if isinstance(event, Created | Imported)]
     old.close()
     path.unlink()
+    snapshot_path(policy_folder(plan), 0).unlink(missing_ok=True)
     new = SqliteJournal(path, shard=0, num_shards=1)
     new.claim()
-    new.append(entries)
+    new.append(kept)
     new.close()
 
 

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from memcon.errors import ConfigError, ConflictError, DamagedFileError
-from memcon.learning.events import Imported, decode_event
+from memcon.learning.events import Created, Imported
 from memcon_platform.config import RunPlan, load, read_plan
 from memcon_platform.sweep.earlier import earlier_plan
 from memcon_platform.sweep.launch import Launch, launch, open_local
@@ -26,7 +26,7 @@ from memcon_platform.sweep.runner import RunEnd
 from memcon_platform.sweep.starts import prepare_starts, read_starts
 from memcon_platform.trajectory import compare
 from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.sharding import journal_path
+from memcon_policy_server.sharding import journal_path, snapshot_path
 from memcon_workers.spec import TaskEnded
 from support.sweeps import CONFIG
 
@@ -82,8 +82,7 @@ def ended_in(run_dir: Path) -> tuple[int, ...]:
 def imports(plan: RunPlan) -> int:
     journal = SqliteJournal(journal_path(policy_folder(plan), 0), shard=0, num_shards=1, read_only=True)
     with closing(journal):
-        events = [decode_event(row.entry.kind, row.entry.body) for row in journal.read()]
-    return sum(isinstance(event, Imported) for event in events)
+        return sum(isinstance(event, Imported) for _, event in journal.read())
 
 
 @pytest.fixture(scope="module")
@@ -200,13 +199,14 @@ def _died_after(plan: RunPlan, kept: Callable[[int], bool]) -> None:
         shutil.rmtree(plan.run_dir / folder)
     path = journal_path(policy_folder(plan), 0)
     with closing(SqliteJournal(path, shard=0, num_shards=1, read_only=True)) as old:
-        entries = [row.entry for row in old.read() if row.entry.kind in {"created", "imported"}]
+        events = [event for _, event in old.read() if isinstance(event, Created | Imported)]
     filled, chosen = 0, []
-    for entry in entries:
-        filled += entry.kind == "imported"
-        if entry.kind == "created" or kept(filled):
-            chosen.append(entry)
+    for event in events:
+        filled += isinstance(event, Imported)
+        if isinstance(event, Created) or kept(filled):
+            chosen.append(event)
     path.unlink()
+    snapshot_path(policy_folder(plan), 0).unlink(missing_ok=True)
     with closing(SqliteJournal(path, shard=0, num_shards=1)) as new:
         new.claim()
         new.append(chosen)

@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from memcon.learning import actions
-from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, OutcomeReply, OutcomeRequest, TableImport
+from memcon.policy_types import (
+    CancelRequest,
+    DecideReply,
+    DecideRequest,
+    LearningSettings,
+    OutcomeReply,
+    OutcomeRequest,
+    TableImport,
+)
 from memcon.protocols import Benchmark, Durability, Environment, Retrieval
 from memcon.store import StreamStore
 from memcon.testing.memory import ToyBackend
@@ -109,6 +117,9 @@ class ScriptedPolicy:
 
     async def outcomes(self, requests: Sequence[OutcomeRequest]) -> Sequence[OutcomeReply]:
         raise NotImplementedError
+
+    async def cancel(self, request: CancelRequest) -> bool:
+        return False
 
     async def cancel_episode(self, table: str, episode_id: str) -> int:
         return 0

@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 from memcon_policy_server.client.http import HttpPolicyClient
-from memcon_policy_server.listener import Listener, build_app
+from memcon_policy_server.http.shard_app import PolicyApp, build_app
+from memcon_policy_server.listener import Listener
+from memcon_policy_server.options import OwnerOptions
 from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.shard_map import ShardAddress, ShardMap
 
 
 class ServedShards:
     """All shards of a policy folder in the running event loop; an awaitable shard map of itself."""
 
-    def __init__(self, directory: Path, num_shards: int = 1) -> None:
-        self.directory, self.num_shards = directory, num_shards
+    def __init__(
+        self, directory: Path, num_shards: int = 1, *, token: str | None = None, options: OwnerOptions | None = None
+    ) -> None:
+        self.directory, self.num_shards, self.token = directory, num_shards, token
+        self.options = options or OwnerOptions()
         self.owners: list[ShardOwner] = []
+        self.apps: list[PolicyApp] = []
         self.listeners: list[Listener] = []
         # How often a client has asked where the shards are.
         self.asked = 0
         for shard in range(num_shards):
-            self.owners.append(ShardOwner(directory, shard=shard, num_shards=num_shards))
+            self.owners.append(self._own(shard))
+            self.apps.append(self._app(shard))
             self.listeners.append(self._listen(shard))
 
-    async def __call__(self) -> Sequence[str]:
+    async def __call__(self) -> ShardMap:
         self.asked += 1
-        return [listener.base_url for listener in self.listeners]
+        # A new owner of a shard has another port; which of the epochs is newer nobody asks here.
+        return ShardMap(shards=tuple([ShardAddress(url=item.base_url, epoch=1) for item in self.listeners]))
 
     def client(self, patience_s: float = 10.0) -> HttpPolicyClient:
-        return HttpPolicyClient(self, patience_s=patience_s)
+        return HttpPolicyClient(self, token=self.token, patience_s=patience_s)
 
     async def kill(self, shard: int) -> None:
         """End a shard's listener and journal as a death would: without an export."""
@@ -38,7 +46,8 @@ class ServedShards:
 
     def revive(self, shard: int) -> None:
         """Start a new owner of the shard on another port."""
-        self.owners[shard] = ShardOwner(self.directory, shard=shard, num_shards=self.num_shards)
+        self.owners[shard] = self._own(shard)
+        self.apps[shard] = self._app(shard)
         self.listeners[shard] = self._listen(shard)
 
     async def close(self, *, export: bool = False) -> None:
@@ -47,7 +56,13 @@ class ServedShards:
                 await owner.export()
         await asyncio.gather(*(self.kill(shard) for shard in range(self.num_shards)))
 
+    def _app(self, shard: int) -> PolicyApp:
+        return build_app(self.owners[shard], token=self.token, limits=self.options.limits)
+
+    def _own(self, shard: int) -> ShardOwner:
+        return ShardOwner(self.directory, shard=shard, num_shards=self.num_shards, options=self.options)
+
     def _listen(self, shard: int) -> Listener:
-        listener = Listener(build_app(self.owners[shard]))
+        listener = Listener(self.apps[shard])
         listener.start()
         return listener

@@ -6,11 +6,15 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from memcon.clock import SystemClock
 from memcon.errors import MissingExtraError
+from memcon.learning.shard import Handled
+from memcon.policy_types import DecideReply, DecideRequest
 from memcon_platform.bench import policy
 from memcon_platform.bench.contestants import CONTESTANTS, Contestant, context_keys, reward_of
 from memcon_platform.bench.policy import measure_policies
 from memcon_platform.bench.sharing import Throughput, together
+from memcon_platform.bench.states import Populated
 
 
 @pytest.mark.parametrize("name", CONTESTANTS)
@@ -49,20 +53,49 @@ def test_rounds_are_interleaved_and_the_first_is_not_counted(monkeypatch: pytest
         raise MissingExtraError("river", "bench")
 
     monkeypatch.setattr(policy, "CONTESTANTS", {"shard": recorder("shard"), "rule": recorder("rule"), "river": absent})
-    found = measure_policies(contexts=3, decisions=2, rounds=2)
+    found = measure_policies(contexts=3, decisions=2, rounds=2, many_keys=10)
 
     assert [name for name, _ in played] == ["shard", "shard", "rule", "rule"] * 3
     assert [number for name, number in played if name == "rule"] == list(range(6))
-    assert set(found.decision_us) == {"shard", "rule"}
+    assert {name: len(rounds) for name, rounds in found.rounds_us.items()} == {
+        "shard": 2, "rule": 2, "decide_300_states": 2, "decide_1m_states": 2
+    }  # fmt: skip
     assert found.absent == {"river": "river is not installed; run: pip install 'memcon[bench]'"}
-    assert found.ratios == {}
+    assert set(found.ratios) == {"cost_1m_states_vs_300"}
 
 
 def test_a_ratio_above_one_says_that_we_are_faster() -> None:
-    found = policy.PolicyBench(decision_us={"shard": 40.0, "rule": 10.0, "river": 20.0, "vw": 80.0})
+    found = policy.PolicyBench(rounds_us={"shard": [40.0], "rule": [10.0], "river": [20.0], "vw": [80.0]})
     assert found.ratios == {
         "inprocess_vs_vw": 8.0, "inprocess_vs_river": 2.0, "shard_vs_vw": 2.0, "shard_vs_river": 0.5
     }  # fmt: skip
+
+
+def test_a_ratio_is_taken_inside_each_round() -> None:
+    # The machine was slow in the second round; the ratio of the medians would be 2.
+    found = policy.PolicyBench(rounds_us={"rule": [1.0, 30.0, 2.0], "vw": [10.0, 300.0, 4.0]})
+    assert found.ratios == {"inprocess_vs_vw": 10.0}
+
+
+def test_every_decide_of_the_many_keys_is_at_a_key_that_was_visited(monkeypatch: pytest.MonkeyPatch) -> None:
+    populated, clock = Populated(1_000), SystemClock()
+    decided: list[tuple[str, bool]] = []
+    decide = populated.shard.decide
+
+    def recorder(request: DecideRequest) -> Handled[DecideReply]:
+        handled = decide(request)
+        decided.append((request.keys[0], handled.reply.forced))
+        return handled
+
+    monkeypatch.setattr(populated.shard, "decide", recorder)
+    populated.decide(0, 2_000, clock)
+
+    assert len(decided) == 2_000
+    assert not any(forced for _, forced in decided)
+    # Uniform draws hit 86 % of 1,000 keys in 2,000 tries; a Weyl sequence spreads wider.
+    assert len({key for key, _ in decided}) > 860
+    assert populated.shard.num_keys("bench") == 1_000
+    assert populated.shard.open_ids("bench") == []
 
 
 def test_rounds_of_a_throughput_are_weighed_by_their_time() -> None:

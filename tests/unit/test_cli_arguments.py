@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memcon.errors import NotFoundError
-from memcon_platform.cli.arguments import run_folder
+from memcon_platform.cli.arguments import policy_place, run_folder
 
 
 @pytest.fixture(autouse=True)
@@ -49,3 +49,22 @@ def test_a_run_here_comes_before_one_in_runs(here: Path) -> None:
 def test_what_is_no_run_is_told_with_the_runs_there_are(value: str, told: str) -> None:
     with pytest.raises(NotFoundError, match=told):
         run_folder(value)
+
+
+def make_policy(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "shard-0.sqlite").write_bytes(b"")
+    return folder
+
+
+def test_a_policy_is_found_by_its_folder_by_its_run_and_by_either_name(here: Path) -> None:
+    of_run, served = make_policy(here / "runs" / "demo" / "policy"), make_policy(here / "serve" / "live")
+    for value in (of_run, of_run.parent, "demo"):
+        assert policy_place(str(value)).resolve() == of_run
+    for value in (served, "live"):
+        assert policy_place(str(value)).resolve() == served
+
+
+def test_what_has_no_journal_is_told_with_the_places_that_were_looked_at() -> None:
+    with pytest.raises(NotFoundError, match=r"demo has no policy journal: none of demo, .*serve/demo holds shard-0"):
+        policy_place("demo")

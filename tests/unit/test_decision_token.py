@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import hmac
 import json
+from typing import Any
 
 import pytest
 
 from memcon.errors import ConfigError, NotFoundError
-from memcon.learning.decision_token import Claims, check_secret, read, sign, verify
+from memcon.learning.decision_token import Claims, check_secret, read, same, sign, table_of, verify
 
 SECRET = b"0123456789abcdef"
 CLAIMS = Claims(
@@ -18,7 +20,7 @@ CLAIMS = Claims(
     action_id="noop",
     position=3,
     decision_id='d"1',
-    episode_id="é\ud800",
+    episode_id="é\U0001f600",
 )
 
 
@@ -48,7 +50,7 @@ def test_signature_does_not_carry_over_to_other_claims() -> None:
     first, second = sign(SECRET, CLAIMS), sign(SECRET, dataclasses.replace(CLAIMS, position=4))
 
     with pytest.raises(NotFoundError):
-        verify(SECRET, first[:43] + second[43:])
+        verify(SECRET, first[:34] + second[34:])
 
 
 def _unsigned(fields: object) -> str:
@@ -63,6 +65,17 @@ def _unsigned(fields: object) -> str:
         "not a token",
         "é" * 100,
         "[" * 5000,
+        "3.",
+        "3." + "0" * 32,
+        "3." + "0" * 32 + "~",
+        "3." + "0" * 32 + "~t~a~0~d~e",
+        "3." + "0" * 32 + "~t~a~x~d~e~k",
+        "3." + "0" * 32 + "~t~a~0~d~e~k|x~c,2",
+        "3." + "0" * 32 + "~t~a~0~d~e~k|x~c,x",
+        "3." + "0" * 32 + "~t~a~0~d~e~k|x~c,",
+        "3." + "0" * 32 + "[1]",
+        "3." + "é" * 100,
+        "3." + "0" * 32 + "~t~a~0~d~e~k\ud800",
         _unsigned(None),
         _unsigned([1, 2]),
         _unsigned([3, "t", ["k"], "a", 0, "d", "e"]),
@@ -81,6 +94,10 @@ def _unsigned(fields: object) -> str:
         _unsigned([1, None, ["k"], "a", 0, "d", "e"]),
         _unsigned([1, "t", ["k"], "a", "0", "d", "e"]),
         _unsigned([1, "t", ["k"], "a", True, "d", "e"]),
+        # Half a character: what answers with such an id, or hashes such a key, would fail.
+        _unsigned([1, "t", ["k"], "a", 0, "\ud800", "e"]),
+        _unsigned([1, "t", ["\ud800"], "a", 0, "d", "e"]),
+        _unsigned([2, "t", ["k|x", ["\ud800", 1]], "a", 0, "d", "e"]),
     ],
 )
 def test_text_that_is_no_token_is_refused(token: str) -> None:
@@ -109,3 +126,91 @@ def test_keys_that_do_not_nest_are_given_back_too() -> None:
     apart = dataclasses.replace(CLAIMS, keys=("f|a=1", "c|b=2", "", "|"))
 
     assert verify(SECRET, sign(SECRET, apart)) == apart
+
+
+PLAIN = Claims(
+    table="sweep/cell-1",
+    keys=("paper/1|goal_type=a%20b",),
+    action_id="noop",
+    position=0,
+    decision_id="d",
+    episode_id="e",
+)
+
+
+def test_plain_texts_stand_in_a_token_as_they_are() -> None:
+    token = sign(SECRET, PLAIN)
+
+    assert token[34:] == "~sweep/cell-1~noop~0~d~e~paper/1|goal_type=a%20b"
+    assert verify(SECRET, token) == PLAIN
+    assert table_of(token) == "sweep/cell-1"
+
+
+@pytest.mark.parametrize("field", ["table", "action_id", "decision_id", "episode_id"])
+@pytest.mark.parametrize("text", ["", "~", "a~b", "é", "\x00", '"', "\n"])
+def test_any_text_of_any_field_comes_back(field: str, text: str) -> None:
+    changed: dict[str, Any] = {field: text}
+    claims = dataclasses.replace(PLAIN, **changed)
+    token = sign(SECRET, claims)
+
+    assert token.isascii()
+    assert verify(SECRET, token) == claims
+    # What routes by it without a check may not be misled by what another field holds.
+    assert table_of(token) in {"", claims.table}
+
+
+@pytest.mark.parametrize("keys", [("~",), ("a", "b"), ("a|b", "c|b"), ("a|b", "c,d|b"), ("a|b", "~|b"), ("a|b", "c")])
+def test_any_chain_comes_back(keys: tuple[str, ...]) -> None:
+    claims = dataclasses.replace(PLAIN, keys=keys)
+
+    assert verify(SECRET, sign(SECRET, claims)) == claims
+
+
+def test_a_field_cannot_pass_for_two() -> None:
+    one = sign(SECRET, dataclasses.replace(PLAIN, decision_id="d~e", episode_id="f"))
+    other = sign(SECRET, dataclasses.replace(PLAIN, decision_id="d", episode_id="e~f"))
+
+    assert one != other
+    assert verify(SECRET, one).decision_id == "d~e"
+    assert verify(SECRET, other).decision_id == "d"
+
+
+def test_tokens_of_earlier_forms_are_still_verified() -> None:
+    # One key, and a chain: both stand in outboxes of stopped runs.
+    for keys, packed, version in ((("k|x",), ["k|x"], 1), (("k|x=1", "c|x=1"), ["k|x=1", ["c", 1]], 2)):
+        body = base64.urlsafe_b64encode(json.dumps([version, "t", packed, "a", 0, "d", "e"]).encode()).rstrip(b"=")
+        signature = base64.urlsafe_b64encode(hmac.digest(SECRET, body, "sha256")).rstrip(b"=")
+        token = (signature + body).decode()
+        claims = Claims(table="t", keys=keys, action_id="a", position=0, decision_id="d", episode_id="e")
+
+        assert verify(SECRET, token) == claims
+        # Only the owner's look-up by table is for the new form; its verification is for all.
+        assert table_of(token) == ""
+        for altered in (token[:-1], "A" + token[1:], token[:43] + "A" + token[44:]):
+            with pytest.raises(NotFoundError):
+                verify(SECRET, altered)
+
+
+def test_a_signature_of_one_form_is_none_of_the_other() -> None:
+    body = base64.urlsafe_b64encode(b'[1,"t",["k"],"a",0,"d","e"]').rstrip(b"=")
+    old = base64.urlsafe_b64encode(hmac.digest(SECRET, body, "sha256")).rstrip(b"=")
+
+    for forged in (b"3." + old[:32] + body, b"3." + hmac.digest(SECRET, body, "sha256").hex().encode()[:32] + body):
+        with pytest.raises(NotFoundError, match="not signed by this owner"):
+            verify(SECRET, forged.decode())
+
+
+def test_a_secret_of_any_length_counts_whole() -> None:
+    long = b"0123456789abcdef" * 5
+    token = sign(long, PLAIN)
+
+    assert verify(long, token) == PLAIN
+    for other in (long[:64], long[:-1], long[:-1] + b"x"):
+        with pytest.raises(NotFoundError, match="not signed by this owner"):
+            verify(other, token)
+
+
+def test_texts_beyond_ascii_are_compared_and_never_equal() -> None:
+    assert same("abc", "abc")
+    assert not same("abd", "abc")
+    assert not same("ab\u00e9", "abc")

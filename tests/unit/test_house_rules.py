@@ -46,6 +46,7 @@ PUBLIC: dict[str, set[str]] = {
         "BLOCK_TASKS", "SCHEMA_VERSION", "TABLES", "CheckReport", "Difference", "ParquetSink", "RunTables",
         "SinkFactory", "check", "compare", "read_run",
     },
+    "memcon_policy_server.client": {"Counters", "LiveDecision", "LivePolicy", "Refusal", "SyncPolicy"},
     "memcon_workers.benchmarks.household": {"PLUGIN", "HouseholdBenchmark", "HouseholdConfig"},
     "memcon_workers.benchmarks.pddl": {"PLUGIN", "PddlBenchmark", "PddlConfig"},
 }  # fmt: skip

@@ -60,6 +60,13 @@ def test_an_arm_out_of_reach_has_no_chance_and_a_lone_arm_has_all() -> None:
     assert chance_of_largest((0.3,), (0.5,)) == (1.0,)
 
 
+def test_deviations_below_the_spacing_of_floats_leave_the_means_to_decide() -> None:
+    # sigma = 0.001, a reward of 1e6, and counts as they may be imported.
+    deviation = 1e-3 / math.sqrt(2**53)
+    assert chance_of_largest((1e6, 1e6 - 1, -1e6), (deviation,) * 3) == (1.0, 0.0, 0.0)
+    assert chance_of_largest((1e6, 0.5, 1e6), (deviation, 0.5, deviation)) == (0.5, 0.0, 0.5)
+
+
 def test_arms_that_are_alike_have_the_same_chance() -> None:
     assert chance_of_largest((0.3,) * 6, (0.2,) * 6) == pytest.approx((1 / 6,) * 6, abs=1e-15)
 

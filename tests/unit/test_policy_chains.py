@@ -11,7 +11,7 @@ from memcon.errors import ConfigError, ConflictError, InvariantError, NotFoundEr
 from memcon.learning.events import Created, Credited, Decided, Event, RecoveredDecision
 from memcon.learning.shard import PolicyShard
 from memcon.policy_types import DecideReply, DecideRequest
-from memcon.testing.policy import outcome_request
+from memcon.testing.policy import cancel_request, outcome_request
 from support.key_chains import POOLED, chain
 from support.shards import SECRET, SETTINGS, decided, new_shard, numbers
 
@@ -195,7 +195,7 @@ def test_frozen_table_records_decisions_and_learns_nothing() -> None:
 
     credited = shard.outcome(outcome_request(first, 1.0))
     cancelled = decided(shard, 2)
-    shard.cancel("table", "decision-2")
+    shard.cancel(cancel_request(cancelled))
 
     assert (credited.reply.status, credited.reply.credit) == ("credited", 1.0)
     assert shard.outcome(outcome_request(first, 1.0)).reply.status == "duplicate"

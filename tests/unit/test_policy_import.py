@@ -10,11 +10,16 @@ import pytest
 from memcon import ids
 from memcon.errors import ConfigError, ConflictError, InvariantError, NotFoundError
 from memcon.learning.events import Created, Event, Imported, decode_event, encode_event
+from memcon.learning.exploration import UcbConfig
+from memcon.learning.exploration.bayes_ucb import BayesUcbConfig
+from memcon.learning.exploration.greedy import EpsilonGreedyConfig
+from memcon.learning.exploration.learned import LearnedConfig
+from memcon.learning.exploration.thompson import ThompsonConfig
 from memcon.learning.shard import PolicyShard
 from memcon.policy_types import DecideRequest, TableImport
-from memcon.testing.policy import outcome_request
+from memcon.testing.policy import cancel_request, outcome_request, state_keys
 from support.key_chains import POOLED, chain
-from support.shards import SECRET, new_shard
+from support.shards import SECRET, SETTINGS, new_shard
 
 CHAINS = [chain(benchmark, goal_type) for benchmark in ("b1", "b2", "b3", "b4", "b5") for goal_type in ("put", "heat")]
 NUM_SHARDS = 4
@@ -86,6 +91,21 @@ def test_each_shard_keeps_what_it_owns_and_all_keep_everything() -> None:
         assert all(ids.shard_of("table", key, NUM_SHARDS) == i for key in coarsest)
 
 
+@pytest.mark.parametrize("config", [UcbConfig, EpsilonGreedyConfig, BayesUcbConfig, ThompsonConfig])
+def test_the_most_extreme_numbers_that_are_taken_can_be_decided_on(config: type[LearnedConfig]) -> None:
+    # Such a table is journaled: an owner that fails at it would fail again after each restart.
+    shard = new_shard(config(estimator="mean").learning_settings())
+    (key,) = state_keys(1)
+    most = {"taken": 2**52, "credited": 2**52, "squares": (4e12 * 2**52).hex()}
+    arms = {arm: {"q": (2e6 if i % 2 else -2e6).hex(), **most} for i, arm in enumerate(SETTINGS.action_ids)}
+    shard.import_table(_import(numbers={key: arms}))
+
+    for n in range(20):
+        reply = shard.decide(dataclasses.replace(_request(n, (key,)), explain=True)).reply
+        assert 0.0 <= reply.propensity <= 1.0
+        assert shard.outcome(outcome_request(reply, -1e6 if n % 2 else 1e6)).reply.status == "credited"
+
+
 def test_import_of_the_same_source_again_has_no_effect_even_after_decisions() -> None:
     shard = new_shard(POOLED)
     assert len(shard.import_table(_import()).events) == 1
@@ -111,7 +131,7 @@ def test_table_with_decisions_takes_no_numbers_over(ending: str) -> None:
     if ending == "credited":
         shard.outcome(outcome_request(reply, 1.0))
     elif ending == "cancelled":
-        shard.cancel("table", "d1")
+        shard.cancel(cancel_request(reply))
     before = shard.dump("table")
 
     with pytest.raises(ConflictError, match="has decisions already"):

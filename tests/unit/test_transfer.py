@@ -107,6 +107,13 @@ def test_arm_that_the_table_does_not_have_is_refused_with_the_nearest_name() -> 
         {"q": 1},
         {"q": "0x1p+99999"},
         {"squares": (-1.0).hex()},
+        # Beyond what returns add up to: under Thompson sampling such a mean has no density that a float can hold.
+        {"q": (2.1e6).hex()},
+        {"q": (-1e16).hex()},
+        {"squares": (1.3e13).hex()},
+        {"taken": 3, "credited": 0},
+        # One more decision would not change such a count, and its outcome find none open.
+        {"taken": 2**53 - 1},
         {"extra": 1},
     ],
 )

@@ -1,0 +1,204 @@
+"""`memcon serve` as a process: what it tells, refuses, survives and leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import httpx2
+import psutil
+import pytest
+
+from memcon_policy_server import wire
+from memcon_policy_server.client.transport import authorization
+from support.shell import ROOT
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.ray, pytest.mark.fault, pytest.mark.timeout(240)]
+
+MEMCON = Path(sys.executable).with_name("memcon")
+CONFIG = ROOT / "configs" / "serve.yaml"
+
+
+@dataclass(slots=True, kw_only=True)
+class Running:
+    """A `memcon serve` with what it said."""
+
+    process: subprocess.Popen[str]
+    place: dict[str, Any]
+    log: Path
+
+    def http(self) -> httpx2.Client:
+        token = Path(self.place["token_path"]).read_text(encoding="ascii").strip()
+        return httpx2.Client(
+            base_url=self.place["url"], trust_env=False, timeout=30.0, headers=dict(authorization(token))
+        )
+
+    def said(self) -> str:
+        return self.log.read_text(encoding="utf-8")
+
+    def children(self, name: str) -> list[psutil.Process]:
+        return [
+            child
+            for child in psutil.Process(self.process.pid).children(recursive=True)
+            if name in " ".join(child.cmdline())
+        ]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def serve(folder: Path, *overrides: str) -> Iterator[Running]:
+    """Start it in `folder`; it is ended by SIGTERM, and must end well."""
+    log = folder / "serve.log"
+    command = [str(MEMCON), "serve", str(CONFIG), *overrides, "--json"]
+    with log.open("w") as errors, start(command, folder, errors) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, log.read_text(encoding="utf-8")
+        running = Running(process=process, place=json.loads(line), log=log)
+        try:
+            yield running
+        finally:
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(90)
+        assert code == 0, running.said()
+
+
+def start(command: list[str], folder: Path, errors: IO[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True)
+
+
+def refused(folder: Path, *overrides: str) -> str:
+    """What it says when it does not start."""
+    ended = subprocess.run(
+        [str(MEMCON), "serve", str(CONFIG), *overrides],
+        check=False,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 1
+    return ended.stderr
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    pytest.importorskip("ray")
+    with serve(tmp_path_factory.mktemp("serve"), f"port={free_port()}") as running:
+        yield running
+
+
+def decide(http: httpx2.Client, name: str) -> dict[str, Any]:
+    answer = http.post(wire.DECIDE, json={"table": "default", "decision_id": name, "keys": ["key"]})
+    assert answer.status_code == 200, answer.text
+    reply: dict[str, Any] = answer.json()
+    return reply
+
+
+def credit(http: httpx2.Client, reply: dict[str, Any]) -> str:
+    told = {
+        "decision_id": reply["decision_id"],
+        "token": reply["token"],
+        "reward": 1.0,
+        "position": 0,
+        "num_decisions": 1,
+    }
+    return str(http.post(wire.OUTCOME, json=told).json()["status"])
+
+
+def test_it_says_where_it_is_and_never_the_token(running: Running) -> None:
+    place = running.place
+    assert place["tables"] == ["default"]
+    assert place["shards"] == 1
+    token = Path(place["token_path"])
+    assert token.stat().st_mode & 0o777 == 0o600
+    assert token.read_text(encoding="ascii").strip() not in running.said() + json.dumps(place)
+
+
+def test_http_is_open_to_the_loopback_only(running: Running) -> None:
+    bound = {
+        (process.name(), item.laddr.ip)
+        for process in running.children("haproxy")
+        for item in process.net_connections(kind="tcp")
+        if item.status == psutil.CONN_LISTEN
+    }
+    assert bound == {("haproxy", "127.0.0.1")}
+
+
+def test_its_ray_asks_for_a_token_of_its_own(running: Running) -> None:
+    (gcs, *_) = running.children("gcs_server")
+    assert gcs.environ()["RAY_AUTH_MODE"] == "token"
+    token = Path(gcs.environ()["RAY_AUTH_TOKEN_PATH"])
+    assert token.stat().st_mode & 0o777 == 0o600
+    assert token.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_folder_and_the_port_are_its_own(running: Running, tmp_path: Path) -> None:
+    folder = Path(running.place["directory"])
+    assert f"is served by process {running.process.pid}" in refused(tmp_path, f"directory={folder}", "port=1")
+    port = running.place["url"].rpartition(":")[2]
+    assert f"port {port} of 127.0.0.1 is in use" in refused(tmp_path, f"port={port}")
+
+
+def test_owner_gateway_and_haproxy_may_die(running: Running) -> None:
+    with running.http() as http:
+        before = decide(http, "before")
+        assert credit(http, before) == "credited"
+        for name in (
+            "ServeReplica:memcon-serve-agents:shard-0",
+            "ServeReplica:memcon-serve-agents:gateway",
+            "haproxy.cfg",
+        ):
+            for process in running.children(name):
+                process.kill()
+            answered: list[dict[str, Any]] = []
+
+            def ask(answered: list[dict[str, Any]] = answered, name: str = name) -> bool:
+                with contextlib.suppress(httpx2.TransportError, AssertionError):
+                    answered.append(decide(http, f"after {name}"))
+                return bool(answered)
+
+            wait_until(ask, within_s=60.0, what=f"an answer after {name} was killed")
+        assert credit(http, before) == "duplicate"
+
+
+def test_all_processes_are_replaced_at_sighup_and_no_request_fails(running: Running) -> None:
+    names = ("ServeReplica:memcon-serve-agents:shard-0", "ServeReplica:memcon-serve-agents:gateway")
+    before = {process.pid for name in names for process in running.children(name)}
+    said = running.said().count("all processes replaced")
+    running.process.send_signal(signal.SIGHUP)
+    asked = 0
+    with running.http() as http:
+        while running.said().count("all processes replaced") == said:
+            asked += 1
+            with contextlib.suppress(httpx2.RemoteProtocolError):
+                # A kept connection may be closed under a request; it is sent again.
+                decide(http, f"rolling {asked}")
+    assert asked > 1
+    assert before.isdisjoint(process.pid for name in names for process in running.children(name))
+
+
+def test_what_it_learned_is_there_again_and_its_tables_are_written(tmp_path: Path) -> None:
+    port = free_port()
+    with serve(tmp_path, f"port={port}", "shards=2") as running, running.http() as http:
+        reply = decide(http, "a")
+        assert credit(http, reply) == "credited"
+    served = json.loads((tmp_path / "serve" / "agents" / "served" / f"shard-{reply['shard']}.json").read_text())
+    assert list(served["tables"]["default"]["closed"]) == ["a"]
+
+    with serve(tmp_path, f"port={port}", "shards=2") as running, running.http() as http:
+        assert credit(http, reply) == "duplicate"
