@@ -1,6 +1,6 @@
 """One life of `memcon serve`: the folder is held, the server started, its tables opened, and all of it ended in order.
 
-What runs is `memcon_policy_server.serving`; here are signals, the lock and the words for people.
+What runs is `memcon_policy_server.serving.server`; here are signals, the lock and the words for people.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from memcon_platform.sweep.run_folder import holding
 from memcon_policy_server import wire
 from memcon_policy_server.client.transport import authorization, reply_of
 from memcon_policy_server.secret import load_token
-from memcon_policy_server.serving import Serving, ServingOptions
+from memcon_policy_server.serving.server import Serving, ServingOptions
 from memcon_policy_server.sharding import token_path
 
 __all__ = ["Interrupted", "Served", "serving"]

@@ -30,8 +30,8 @@ from memcon_platform.policies.served import ServedPolicy
 from memcon_platform.policies.start import new_settings, table_start
 from memcon_platform.replay import verify
 from memcon_platform.trajectory.events import export_events
-from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.owner_process import this_process
+from memcon_policy_server.journal.owner_process import this_process
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import export_path, journal_path
 from memcon_policy_server.wire import UnauthorizedError
 from support.journals import altered

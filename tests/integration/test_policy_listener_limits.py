@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from memcon.errors import ConfigError
 from memcon.learning.exploration import UcbConfig
 from memcon_policy_server import wire
-from memcon_policy_server.listener import Listener
+from memcon_policy_server.http.listener import Listener
 from memcon_policy_server.options import Limits, OwnerOptions
 from support.served_policy import ServedShards
 from support.wire import DECIDE, OPEN, OUTCOME, TABLE, Wire, said

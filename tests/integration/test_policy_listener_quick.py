@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from memcon.learning.exploration import UcbConfig
-from memcon_policy_server import group_commit, wire
+from memcon_policy_server import wire
 from memcon_policy_server.options import Limits, OwnerOptions
+from memcon_policy_server.owner import group_commit
 from support.served_policy import ServedShards
 from support.wire import DECIDE, OUTCOME, TABLE, said
 

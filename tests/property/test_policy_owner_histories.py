@@ -15,9 +15,9 @@ from memcon.errors import ConflictError, MemconError
 from memcon.learning.exploration import UcbConfig
 from memcon.policy_types import CancelRequest, DecideReply
 from memcon.testing.policy import decide_request, outcome_request
-from memcon_policy_server.fold import folded
+from memcon_policy_server.journal.fold import folded
 from memcon_policy_server.options import OwnerOptions
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.owner.shard_owner import ShardOwner
 from memcon_policy_server.sharding import snapshot_path
 from support.owners import ticks
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from memcon.errors import ConfigError, ConflictError, DamagedFileError, LockedError, UnavailableError
-from memcon_policy_server import haproxy
-from memcon_policy_server.links import LinkedTransport
 from memcon_policy_server.options import OwnerOptions
-from memcon_policy_server.pages import merged_metrics, merged_tables
 from memcon_policy_server.secret import load_secret, load_token
-from memcon_policy_server.serving import Serving, ServingOptions
+from memcon_policy_server.serving import haproxy
+from memcon_policy_server.serving.links import LinkedTransport
+from memcon_policy_server.serving.pages import merged_metrics, merged_tables
+from memcon_policy_server.serving.server import Serving, ServingOptions
 from memcon_policy_server.shard_map import ShardAddress, ShardMap
 from memcon_policy_server.sharding import token_path
 

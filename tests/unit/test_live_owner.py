@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from memcon.learning.events import Created
-from memcon_policy_server.live_owner import live_owner
-from memcon_policy_server.owner_process import this_process
+from memcon_policy_server.journal.live_owner import live_owner
+from memcon_policy_server.journal.owner_process import this_process
 from support.journals import altered, written
 from support.shards import SETTINGS
 
 _OWNER = """
 import sys
 from pathlib import Path
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 journal = SqliteJournal(Path(sys.argv[1]), shard=0, num_shards=1)
 journal.claim()
 print("claimed", flush=True)

@@ -13,13 +13,13 @@ from memcon.errors import DamagedFileError, InvariantError, LockedError, Storage
 from memcon.learning.events import Event
 from memcon.learning.shard import PolicyShard
 from memcon.testing.policy import decide_request, outcome_request
-from memcon_policy_server import compaction
-from memcon_policy_server.compaction import Compacted, compact
-from memcon_policy_server.fold import folded
-from memcon_policy_server.folder_lock import compacting, folding
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal import compaction
+from memcon_policy_server.journal.compaction import Compacted, compact
+from memcon_policy_server.journal.fold import folded
+from memcon_policy_server.journal.folder_lock import compacting, folding
+from memcon_policy_server.journal.snapshot import write_snapshot
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import base_path, journal_path, snapshot_path
-from memcon_policy_server.snapshot import write_snapshot
 from support import journals
 from support.shards import SECRET, SETTINGS
 

@@ -11,9 +11,9 @@ import pytest
 
 from memcon.errors import ConfigError, DamagedFileError, LockedError, NotFoundError, SchemaVersionError, StorageError
 from memcon.learning.events import Cancelled, EpisodeClosed, Event
-from memcon_policy_server import journal as journal_module
-from memcon_policy_server import sqlite_engine
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal import sqlite_engine
+from memcon_policy_server.journal import sqlite_journal as journal_module
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from support import journals
 from support.journals import altered
 

@@ -15,8 +15,8 @@ from memcon.learning.exploration import UcbConfig
 from memcon.policy_types import LearningSettings, OutcomeReply
 from memcon.testing.policy import decide_request, outcome_request, state_keys, table_import
 from memcon_policy_server.client.local import LocalPolicyClient
-from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
+from memcon_policy_server.owner.shard_owner import ShardOwner
 from memcon_policy_server.sharding import export_path, journal_path, shard_of_keys
 from memcon_policy_server.wire import MovedError
 from support.owners import RecordedCommits, replied, ticks

@@ -14,11 +14,11 @@ from memcon.learning.events import Event
 from memcon.learning.exploration import UcbConfig
 from memcon.policy_types import CancelRequest, DecideReply, OutcomeReply
 from memcon.testing.policy import decide_request, outcome_request, state_keys, table_import
-from memcon_policy_server import group_commit
 from memcon_policy_server.client.local import LocalPolicyClient
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.options import Limits, OwnerOptions
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.owner import group_commit
+from memcon_policy_server.owner.shard_owner import ShardOwner
 from memcon_policy_server.sharding import journal_path, shard_of_keys
 from memcon_policy_server.wire import LimitError, MovedError
 from support.owners import RecordedCommits, eventually, replied, ticks

@@ -12,11 +12,11 @@ from memcon.learning.events import Cancelled, Decided
 from memcon.learning.exploration import UcbConfig
 from memcon.policy_types import DecideReply, OutcomeReply, OutcomeRequest
 from memcon.testing.policy import decide_request, outcome_request
-from memcon_policy_server import expiry as expiry_module
-from memcon_policy_server.expiry import Expiry
-from memcon_policy_server.fold import folded
+from memcon_policy_server.journal.fold import folded
 from memcon_policy_server.options import OwnerOptions
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.owner import expiry as expiry_module
+from memcon_policy_server.owner.expiry import Expiry
+from memcon_policy_server.owner.shard_owner import ShardOwner
 from support.owners import HandClock, eventually
 
 SETTINGS = UcbConfig().learning_settings()

@@ -14,12 +14,12 @@ import pytest
 from memcon.learning.exploration import UcbConfig
 from memcon.policy_types import DecideReply
 from memcon.testing.policy import decide_request, outcome_request
-from memcon_policy_server import snapshot_writer
-from memcon_policy_server.fold import folded, unsigned_shard
+from memcon_policy_server.journal.fold import folded, unsigned_shard
+from memcon_policy_server.journal.snapshot import read_snapshot, write_snapshot
 from memcon_policy_server.options import OwnerOptions
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.owner import snapshot_writer
+from memcon_policy_server.owner.shard_owner import ShardOwner
 from memcon_policy_server.sharding import snapshot_path
-from memcon_policy_server.snapshot import read_snapshot, write_snapshot
 from support.owners import RecordedCommits, eventually, ticks
 
 SETTINGS = UcbConfig().learning_settings()

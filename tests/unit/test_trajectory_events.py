@@ -18,7 +18,7 @@ from memcon.learning.shard import PolicyShard
 from memcon.testing.policy import decide_request, outcome_request
 from memcon_platform.trajectory import events as events_module
 from memcon_platform.trajectory.events import EVENT_SCHEMA, export_events
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import journal_path
 from support import journals
 from support.shards import SECRET, SETTINGS

@@ -74,7 +74,7 @@ def started(overrides: Sequence[str] = ()) -> Iterator[Server]:
         MemconError: an override is wrong, or the server does not start.
     """
     from memcon_policy_server.secret import load_token
-    from memcon_policy_server.serving import Serving, ServingOptions
+    from memcon_policy_server.serving.server import Serving, ServingOptions
 
     # Ray prints to stdout when its actors end, where the figures' JSON belongs.
     quiet = contextlib.redirect_stdout(sys.stderr)

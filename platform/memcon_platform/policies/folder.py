@@ -15,12 +15,12 @@ from memcon.policy_types import LearningSettings, TableImport
 from memcon_platform.config.plan_file import has_plan
 from memcon_platform.policies.record import TableRecord, record_of_dump
 from memcon_platform.sweep.run_folder import refuse_driven
-from memcon_policy_server.fold import fold, load_snapshot, unsigned_shard
-from memcon_policy_server.folder_lock import folding
-from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.live_owner import live_owner
-from memcon_policy_server.owner import ShardOwner
-from memcon_policy_server.pages import merged_tables
+from memcon_policy_server.journal.fold import fold, load_snapshot, unsigned_shard
+from memcon_policy_server.journal.folder_lock import folding
+from memcon_policy_server.journal.live_owner import live_owner
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
+from memcon_policy_server.owner.shard_owner import ShardOwner
+from memcon_policy_server.serving.pages import merged_tables
 from memcon_policy_server.sharding import journal_path, shards_in
 from memcon_policy_server.wire import MovedError
 

@@ -49,7 +49,7 @@ async def open_ray(plan: RunPlan) -> AsyncIterator[Pool]:
     import ray
 
     from memcon_platform.sweep.ray_pool import RayPool
-    from memcon_policy_server.deployments import start_policy
+    from memcon_policy_server.serving.deployments import start_policy
 
     # Ray and Serve tell of each step of their own, and Serve sets its level when it is imported; the lines between our
     # progress must be ours.

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from memcon.errors import LockedError, StorageError
 from memcon.files import replace_file
 from memcon.learning.events import Credited, Event, encode_event
-from memcon_policy_server.journal import Row, SqliteJournal
+from memcon_policy_server.journal.sqlite_journal import Row, SqliteJournal
 from memcon_policy_server.sharding import journal_path, shards_in
 
 __all__ = ["EVENT_SCHEMA", "EVENT_SCHEMA_VERSION", "export_events"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
 
-from memcon_policy_server.owner_metrics import Histogram, OwnerMetrics
-from memcon_policy_server.router import RouterCounts
+from memcon_policy_server.owner.metrics import Histogram, OwnerMetrics
+from memcon_policy_server.serving.router import RouterCounts
 
 __all__ = ["gateway_text", "owner_text", "requests_text"]
 

@@ -14,7 +14,7 @@ from memcon_policy_server.http import metrics, openapi
 from memcon_policy_server.http.app import HttpApp
 from memcon_policy_server.http.routes import Cancelled, CancelledEpisode, Changed, Done, Failure
 from memcon_policy_server.options import Limits
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.owner.shard_owner import ShardOwner
 
 __all__ = ["PolicyApp", "build_app"]
 

@@ -59,11 +59,11 @@ class ShardReplica:
     async def __init__(  # type: ignore[misc] # Serve awaits it
         self, directory: str, shard: int, num_shards: int, options: OwnerOptions, host: str, *_: Any
     ) -> None:
-        from memcon_policy_server.addresses import publish_address
+        from memcon_policy_server.http.listener import Listener
         from memcon_policy_server.http.shard_app import build_app
-        from memcon_policy_server.listener import Listener
-        from memcon_policy_server.owner import ShardOwner
+        from memcon_policy_server.owner.shard_owner import ShardOwner
         from memcon_policy_server.secret import load_token
+        from memcon_policy_server.serving.addresses import publish_address
 
         folder = Path(directory)
         self.owner = ShardOwner(folder, shard=shard, num_shards=num_shards, options=options, on_fault=self._end_process)
@@ -114,11 +114,11 @@ class GatewayReplica:
     async def __init__(  # type: ignore[misc] # Serve awaits it
         self, directory: str, num_shards: int, limits: Limits, *_: Any
     ) -> None:
-        from memcon_policy_server.addresses import FolderShardMap
-        from memcon_policy_server.gateway import Gateway
-        from memcon_policy_server.links import LinkedTransport
-        from memcon_policy_server.router import ShardRouter
         from memcon_policy_server.secret import load_token
+        from memcon_policy_server.serving.addresses import FolderShardMap
+        from memcon_policy_server.serving.gateway import Gateway
+        from memcon_policy_server.serving.links import LinkedTransport
+        from memcon_policy_server.serving.router import ShardRouter
 
         folder = Path(directory)
         token = load_token(folder)
@@ -306,7 +306,7 @@ def _not_run(app_name: str, error: Exception, *, update: bool) -> UnavailableErr
 
 def _check_files(directory: Path, num_shards: int) -> None:
     """Read each journal once here: a damaged one is then one clear error, not a replica that dies again and again."""
-    from memcon_policy_server.fold import check_journal
+    from memcon_policy_server.journal.fold import check_journal
     from memcon_policy_server.secret import load_secret, load_token
 
     load_secret(directory)

@@ -30,22 +30,22 @@ from memcon.policy_types import (
     TableImport,
 )
 from memcon.protocols import Clock
-from memcon_policy_server.admission import Admission
-from memcon_policy_server.execution import Execution
-from memcon_policy_server.expiry import Expiry
-from memcon_policy_server.exports import is_exported, served_tables
-from memcon_policy_server.fold import restore, unsigned_shard
-from memcon_policy_server.group_commit import GroupCommit
-from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.lease import Lease
+from memcon_policy_server.journal.fold import restore, unsigned_shard
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.options import OwnerOptions
-from memcon_policy_server.owner_metrics import Counts, OwnerMetrics
+from memcon_policy_server.owner.admission import Admission
+from memcon_policy_server.owner.execution import Execution
+from memcon_policy_server.owner.expiry import Expiry
+from memcon_policy_server.owner.exports import served_tables
+from memcon_policy_server.owner.group_commit import GroupCommit
+from memcon_policy_server.owner.lease import Lease
+from memcon_policy_server.owner.metrics import Counts, OwnerMetrics
+from memcon_policy_server.owner.snapshot_writer import SnapshotWriter
 from memcon_policy_server.secret import load_secret
 from memcon_policy_server.sharding import export_path, journal_path
-from memcon_policy_server.snapshot_writer import SnapshotWriter
 from memcon_policy_server.wire import MovedError
 
-__all__ = ["ShardOwner", "is_exported", "served_tables"]
+__all__ = ["ShardOwner"]
 
 
 class ShardOwner:

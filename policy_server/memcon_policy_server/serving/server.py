@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from memcon.errors import ConfigError, LockedError, UnavailableError
-from memcon_policy_server import haproxy
 from memcon_policy_server.options import OwnerOptions
+from memcon_policy_server.serving import haproxy
 
 __all__ = ["Serving", "ServingOptions"]
 
@@ -94,7 +94,7 @@ class Serving:
         self._refuse_many_nodes(ray)
         from ray import serve
 
-        from memcon_policy_server.deployments import LOGGING
+        from memcon_policy_server.serving.deployments import LOGGING
 
         # Serve sets its level when it is imported; the lines between our progress must be ours.
         for name in ("ray", "ray.serve"):
@@ -109,7 +109,7 @@ class Serving:
         Raises:
             MemconError: as `start`.
         """
-        from memcon_policy_server.deployments import start_gateway
+        from memcon_policy_server.serving.deployments import start_gateway
 
         options = self._options
         app = f"memcon-serve-{options.name}"

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from memcon_policy_server.fold import fold, load_snapshot, unsigned_shard
-from memcon_policy_server.folder_lock import compacting, folding
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.fold import fold, load_snapshot, unsigned_shard
+from memcon_policy_server.journal.folder_lock import compacting, folding
+from memcon_policy_server.journal.snapshot import write_snapshot
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import base_path, journal_path
-from memcon_policy_server.snapshot import write_snapshot
 
 __all__ = ["Compacted", "compact"]
 

@@ -16,7 +16,7 @@ import msgspec
 from memcon.errors import MemconError, UnavailableError
 from memcon_policy_server import messages, wire
 from memcon_policy_server.client.batching import DECIDES, OUTCOMES, Batcher
-from memcon_policy_server.links import LinkedTransport
+from memcon_policy_server.serving.links import LinkedTransport
 from memcon_policy_server.shard_map import ShardMap
 from memcon_policy_server.sharding import shard_of_keys, shard_of_token
 

@@ -8,9 +8,9 @@ from typing import TypeVar
 from memcon.errors import ConflictError, InvariantError, MemconError
 from memcon.learning.events import Event
 from memcon.learning.shard import Handled
-from memcon_policy_server.group_commit import GroupCommit
-from memcon_policy_server.lease import Lease
-from memcon_policy_server.owner_metrics import Counts
+from memcon_policy_server.owner.group_commit import GroupCommit
+from memcon_policy_server.owner.lease import Lease
+from memcon_policy_server.owner.metrics import Counts
 from memcon_policy_server.wire import MovedError
 
 __all__ = ["Execution"]

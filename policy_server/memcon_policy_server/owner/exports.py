@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from memcon.learning.shard import PolicyShard
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import export_path, journal_path
 
 __all__ = ["EXPORT_SCHEMA_VERSION", "is_exported", "served_tables"]

@@ -14,9 +14,9 @@ from contextlib import suppress
 from memcon.errors import MemconError, StorageError
 from memcon.learning.events import Event
 from memcon.protocols import Clock
-from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.owner_metrics import COMMIT_BOUNDS_S, Histogram
-from memcon_policy_server.snapshot_writer import SnapshotWriter
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
+from memcon_policy_server.owner.metrics import COMMIT_BOUNDS_S, Histogram
+from memcon_policy_server.owner.snapshot_writer import SnapshotWriter
 
 __all__ = ["MAX_PENDING", "GroupCommit"]
 

@@ -18,8 +18,8 @@ from memcon_policy_server.http import metrics, openapi
 from memcon_policy_server.http.app import HttpApp, Receive, Scope, Send
 from memcon_policy_server.http.routes import Cancelled, CancelledEpisode, Changed, Done
 from memcon_policy_server.options import Limits
-from memcon_policy_server.pages import merged_metrics, merged_tables
-from memcon_policy_server.router import ShardRouter
+from memcon_policy_server.serving.pages import merged_metrics, merged_tables
+from memcon_policy_server.serving.router import ShardRouter
 
 __all__ = ["Gateway"]
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from memcon.errors import DamagedFileError, InvariantError, MemconError
 from memcon.learning.events import Event
 from memcon.learning.shard import PolicyShard
-from memcon_policy_server.folder_lock import folding
-from memcon_policy_server.journal import Marks, Row, SqliteJournal
+from memcon_policy_server.journal.folder_lock import folding
+from memcon_policy_server.journal.snapshot import read_snapshot
+from memcon_policy_server.journal.sqlite_engine import damaged
+from memcon_policy_server.journal.sqlite_journal import Marks, Row, SqliteJournal
 from memcon_policy_server.sharding import base_path, journal_path, snapshot_path
-from memcon_policy_server.snapshot import read_snapshot
-from memcon_policy_server.sqlite_engine import damaged
 
 __all__ = ["check_journal", "fold", "folded", "load_snapshot", "restore", "unsigned_shard"]
 

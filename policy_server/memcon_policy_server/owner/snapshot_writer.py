@@ -9,9 +9,9 @@ from typing import Any
 
 from memcon.learning.shard import PolicyShard
 from memcon.protocols import Clock
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.snapshot import write_snapshot
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import snapshot_path
-from memcon_policy_server.snapshot import write_snapshot
 
 __all__ = ["SnapshotWriter"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from memcon_policy_server.journal_schema import meta
-from memcon_policy_server.sqlite_engine import Store
+from memcon_policy_server.journal.schema import meta
+from memcon_policy_server.journal.sqlite_engine import Store
 
 __all__ = ["live_owner"]
 

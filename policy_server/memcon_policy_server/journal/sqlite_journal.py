@@ -25,10 +25,10 @@ from memcon.errors import (
     StorageError,
 )
 from memcon.learning.events import Event
-from memcon_policy_server.journal_schema import GENESIS, SCHEMA, SCHEMA_VERSION, chained, commits, meta
-from memcon_policy_server.owner_process import end_owner, this_process
-from memcon_policy_server.packing import kind_of, pack, unpack
-from memcon_policy_server.sqlite_engine import BUSY_TIMEOUT_S, Store, damaged
+from memcon_policy_server.journal.owner_process import end_owner, this_process
+from memcon_policy_server.journal.packing import kind_of, pack, unpack
+from memcon_policy_server.journal.schema import GENESIS, SCHEMA, SCHEMA_VERSION, chained, commits, meta
+from memcon_policy_server.journal.sqlite_engine import BUSY_TIMEOUT_S, Store, damaged
 
 __all__ = ["Marks", "Row", "SqliteJournal"]
 
