@@ -98,6 +98,30 @@ async def test_a_table_is_the_same_at_the_server_and_in_its_folder(server: LiveS
     assert served.version == 2 + DECISIONS + DECISIONS - 1
 
 
+async def test_a_list_and_some_keys_are_the_same_at_the_server_and_in_its_folder(server: LiveServer) -> None:
+    await play(server, "another", decisions=3)
+    whole = folder_of(server).table("table")
+
+    summaries = await asked(server, lambda policy: policy.summaries())
+    assert summaries == folder_of(server).summaries()
+    assert [summary.table for summary in summaries] == ["another", "table"]
+    listed = summaries[1]
+    assert (listed.taken, listed.credited, listed.open) == (*whole.totals(), 1)
+    assert (listed.keys, listed.version, listed.settings) == (len(KEYS), whole.version, SETTINGS)
+
+    # A text that several keys hold, at several shards, and one key.
+    for text in ("type 1", KEYS[2], "no key & none?"):
+        served = await asked(server, functools.partial(_at, text=text))
+        assert served == folder_of(server).table("table", text)
+        assert set(served.numbers) == {key for key in KEYS if text in key}
+        assert all(served.numbers[key] == whole.numbers[key] for key in served.numbers)
+        assert served.open == 1
+
+
+def _at(policy: ServedPolicy, text: str) -> TableRecord:
+    return policy.table("table", text)
+
+
 async def test_all_tables_are_read_by_name(server: LiveServer) -> None:
     await play(server, "another", decisions=3)
 

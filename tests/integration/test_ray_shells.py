@@ -289,3 +289,23 @@ async def test_a_journal_that_no_shard_can_fold_is_refused_before_anything_start
 
     with pytest.raises(InvariantError, match="event 2"):
         start_policy(tmp_path, 1, "memcon-forged")
+
+
+async def test_an_owner_whose_listener_ended_is_reported_to_serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from memcon_policy_server.serving import deployments
+
+    # The collector of the tests' own process stays as it is.
+    monkeypatch.setattr(deployments, "_collect_seldom", lambda: None)
+    replica = deployments.ShardReplica.__new__(deployments.ShardReplica)
+    # As Serve does.
+    await replica.__init__(str(tmp_path), 0, 1, OwnerOptions(), "127.0.0.1")  # type: ignore[misc]
+    await replica.check_health()
+
+    replica.listener._server.should_exit = True
+    await asyncio.wait_for(asyncio.shield(replica.listener._task), 10)  # type: ignore[arg-type]
+
+    with pytest.raises(UnavailableError, match="its process must be replaced"):
+        await replica.check_health()
+    await replica.owner.close()

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memcon.errors import ConflictError, MemconError
+from memcon.errors import ConflictError, MemconError, StorageError
 from memcon.learning.exploration import UcbConfig
 from memcon.policy_types import CancelRequest, DecideReply
 from memcon.testing.policy import decide_request, outcome_request
@@ -86,7 +86,7 @@ async def check(directory: Path, steps: list[Step], *, durable: bool) -> None:
     await History(owner).play(steps)
     served = await owner.served()
     # As a kill would: the last snapshot is some way behind.
-    await owner._commits.drain()
+    await owner._commits.drain(StorageError("the owner was killed"))
     owner.release()
 
     whole, last_seq = folded(directory, 0, 1)

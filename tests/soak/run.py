@@ -14,7 +14,7 @@ from soak import agent
 from soak.fleet import Client, Fleet
 from soak.ledger import read_ledger
 from soak.log import Decided, Record, Told
-from soak.schedule import CLAIM, CLIENT, GATEWAY, OWNER, PROXY, ROLL, Fault, draw_schedule
+from soak.schedule import CLAIM, CLIENT, GATEWAY, LONGEST_GAP_S, OWNER, PROXY, ROLL, Fault, draw_schedule
 from soak.server import NUM_SHARDS, TABLE, MemconServe, kill
 from soak.watch import StaleOwners, Watch
 from support.waiting import wait_until
@@ -23,8 +23,11 @@ __all__ = ["ANSWER_S", "MAX_TO_FOLD", "Hit", "Report", "Soak", "percentile"]
 
 # Decides are answered again within this at the 95th percentile, when the new owner has at most so many events to fold.
 ANSWER_S, MAX_TO_FOLD = 5.0, 10_000
+# Mean pause of a stream between two episodes: two cores carry the load and the restarts.
+_PAUSE_S = 0.1
 # What waits longer is stuck.
 _STUCK_S = 90.0
+_IN_THE_WAY = (ROLL, PROXY)
 _OF_A_SHARD, _OF_THE_INGRESS = (OWNER, CLAIM), (GATEWAY, PROXY)
 
 
@@ -43,8 +46,9 @@ class Hit:
     # Until the next owner's claim, which Serve has to start first, and until the first good answer.
     claimed_s: float | None = None
     answered_s: float | None = None
-    # While the server was updated, when owners are down without a kill, too.
-    in_update: bool = False
+    # It was not alone in the way: owners are down in an update without a kill, and while HAProxy is down nobody can ask
+    # where the new owner is.
+    is_compound: bool = False
 
     @property
     def name(self) -> str:
@@ -81,12 +85,12 @@ class Report:
     longest_wait_s: Mapping[str, float] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
-    def answered_s(self, *kinds: str, in_update: bool = False) -> list[float]:
+    def answered_s(self, *kinds: str, compound: bool = False) -> list[float]:
         """Seconds from each fault of these kinds to the first good answer."""
         return [
             hit.answered_s
             for hit in self.hits
-            if hit.kind in kinds and hit.in_update == in_update and hit.answered_s is not None
+            if hit.kind in kinds and hit.is_compound == compound and hit.answered_s is not None
         ]
 
 
@@ -101,10 +105,10 @@ class Soak:
         kills: int,
         roll: bool,
         say: Callable[[str], None],
-        pause_s: float = 0.1,
+        longest_gap_s: float = LONGEST_GAP_S,
     ) -> None:
-        self._server, self._seed, self._pause_s, self._say = server, seed, pause_s, say
-        self._schedule = draw_schedule(seed, kills, roll=roll)
+        self._server, self._seed, self._say = server, seed, say
+        self._schedule = draw_schedule(seed, kills, roll=roll, longest_gap_s=longest_gap_s)
         self._open: list[Hit] = []
         self._updates = 0
         self.report = Report()
@@ -113,7 +117,7 @@ class Soak:
         """Play the schedule to its end, have all delivered, and compare."""
         folder = self._server.folder / f"clients-{self._seed}"
         self._fleet = Fleet(
-            self._server, folder, f"seed{self._seed}", seed=self._seed, streams=4, keys=40, pause_s=self._pause_s
+            self._server, folder, f"seed{self._seed}", seed=self._seed, streams=4, keys=40, pause_s=_PAUSE_S
         )
         try:
             with Watch(self._server) as watch:
@@ -137,9 +141,9 @@ class Soak:
             hit = self._done(fault)
             self.report.hits.append(hit)
             self._open.append(hit)
-            if any(is_open.kind == ROLL for is_open in self._open):
+            if any(is_open.kind in _IN_THE_WAY for is_open in self._open):
                 for is_open in self._open:
-                    is_open.in_update = is_open.kind != ROLL
+                    is_open.is_compound = is_open.kind not in _IN_THE_WAY
             self._say(f"{number:3} of {len(self._schedule)}: {hit.name}" + _folds(hit))
         self._until(lambda: not self._open, "all to be answered again")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from memcon.seeds import SeedTree
 
-__all__ = ["CLAIM", "CLIENT", "GATEWAY", "KILLS", "OWNER", "PROXY", "ROLL", "Fault", "draw_schedule"]
+__all__ = ["CLAIM", "CLIENT", "GATEWAY", "KILLS", "LONGEST_GAP_S", "OWNER", "PROXY", "ROLL", "Fault", "draw_schedule"]
 
 # `kill -9` of a shard's owner, of a gateway, of the HAProxy in front of the gateways, of a client.
 OWNER, GATEWAY, PROXY, CLIENT = "owner", "gateway", "proxy", "client"
@@ -18,8 +18,8 @@ CLAIM, ROLL = "claim", "roll"
 _DECK = (OWNER, OWNER, OWNER, OWNER, OWNER, GATEWAY, GATEWAY, PROXY, CLIENT, CLIENT)
 # Another owner's claim after this many kills.
 _CLAIM_EVERY = 10
-# Between two faults; many come while the process before is not back.
-_SHORTEST_GAP_S, _LONGEST_GAP_S = 0.2, 2.0
+# Between two faults: about half of them come while a process is not back yet.
+_SHORTEST_GAP_S, LONGEST_GAP_S = 0.2, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Fault:
     after_s: float
 
 
-def draw_schedule(seed: int, kills: int, *, roll: bool) -> tuple[Fault, ...]:
+def draw_schedule(seed: int, kills: int, *, roll: bool, longest_gap_s: float = LONGEST_GAP_S) -> tuple[Fault, ...]:
     """`kills` kills in the order that `seed` draws, a claim among each ten of them, and the update in the middle."""
     generator = SeedTree(("soak", seed)).generator()
     kinds: list[str] = []
@@ -49,8 +49,6 @@ def draw_schedule(seed: int, kills: int, *, roll: bool) -> tuple[Fault, ...]:
             kinds.append(CLAIM)
         kinds.append(deck.pop())
     return tuple(
-        Fault(
-            kind=kind, target=generator.randrange(1 << 16), after_s=generator.uniform(_SHORTEST_GAP_S, _LONGEST_GAP_S)
-        )
+        Fault(kind=kind, target=generator.randrange(1 << 16), after_s=generator.uniform(_SHORTEST_GAP_S, longest_gap_s))
         for kind in kinds
     )

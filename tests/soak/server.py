@@ -35,14 +35,15 @@ TABLE = "default"
 # For the decides that only ask who answers.
 WATCH_TABLE = "watch"
 _NAME = "soak"
-# A snapshot at least every 10,000 events: half of what a shard remembers stays below that.
+# A snapshot every 10,000 events: twice what a shard remembers stays below that. What a client may repeat is never as
+# much as it remembers.
 _CONFIG = f"""\
 name: {_NAME}
 directory: policy
 shards: {NUM_SHARDS}
 gateways: 2
 snapshot_every: 10000
-closed_kept: 18000
+closed_kept: 4500
 tables:
   {TABLE}: ucb
   {WATCH_TABLE}: ucb

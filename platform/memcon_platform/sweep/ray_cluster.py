@@ -20,6 +20,7 @@ from memcon_platform.sweep.pool import Pool
 from memcon_platform.sweep.run_folder import policy_folder
 from memcon_platform.trajectory import SinkFactory
 from memcon_policy_server.client.http import ServedClientFactory
+from memcon_policy_server.serving.server import LOOPBACK_ONLY
 
 __all__ = ["open_ray", "to_its_end"]
 
@@ -44,7 +45,7 @@ async def open_ray(plan: RunPlan) -> AsyncIterator[Pool]:
     Raises:
         UnavailableError: Ray or the policy server does not start, or the shards could not export.
     """
-    for name, value in _ENVIRONMENT.items():
+    for name, value in (_ENVIRONMENT | LOOPBACK_ONLY).items():
         os.environ.setdefault(name, value)  # noqa: TID251 - a shell; Ray reads these at import
     import ray
 

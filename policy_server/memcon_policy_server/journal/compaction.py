@@ -1,7 +1,7 @@
 """Compaction: the events that an export holds leave the journal, and a snapshot of their fold stands for them.
 
 That snapshot is made here, by folding the journal itself, and never taken from an owner: what is dropped was checked
-event by event a moment before. It may run beside a live owner, whose commits wait while the snapshot is written.
+event by event a moment before. It may run beside a live owner, whose commits wait for one part of the drop at most.
 """
 
 from __future__ import annotations

@@ -43,8 +43,16 @@ def restore(journal: SqliteJournal, core: PolicyShard) -> int:
     """
     with folding(journal.path.parent):
         began = load_snapshot(journal, core)
-        for _ in fold(journal, core, after=began):
-            pass
+        try:
+            for _ in fold(journal, core, after=began):
+                pass
+        except InvariantError as error:
+            if not began:
+                raise
+            place = snapshot_path(journal.path.parent, journal.shard)
+            raise InvariantError(
+                f"{error}; the fold began with a snapshot after event {began}: move {place} away to fold from before it"
+            ) from error
     return began
 
 
