@@ -24,8 +24,8 @@ class SnapshotWriter:
     """Snapshots of one shard beside its journal, one at a time; `seq` is the last event of the one that is there.
 
     The state is copied in the event loop, at a moment when memory and journal will agree; it is encoded and written in
-    a thread after the last event in it is durable. Due every `every` events, or later in a large shard, so that an event
-    pays for the copies no more there than in a small one: an open decision counts two events, a key one, an ended
+    a thread after the last event in it is durable. Due every `every` events, or later in a large shard, so that an
+    event pays for the copies no more there than in a small one: an open decision counts two events, a key one, an ended
     decision a quarter (at half an event for each the copies took a third of a loaded owner).
     """
 
