@@ -1,9 +1,11 @@
 # Every target sets up what it needs: Python >= 3.11, pip and make are enough.
 # EXTRAS names one more extra of pyproject.toml for the tests: `EXTRAS=all make test` also has every optional adapter.
+# SOAK holds options of the soak: `SOAK="--kills 20 --seed 7" make soak`.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS ?=
+SOAK ?=
 DEV := $(VENV)/.dev$(EXTRAS:%=-%)
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 export RAY_USAGE_STATS_ENABLED := 0
@@ -30,11 +32,15 @@ check: $(DEV)  ## Lint, types, import contracts.
 	$(BIN)/lint-imports
 
 .PHONY: bench
-bench: $(VENV)/.bench  ## Measure the platform's own cost, and the policy beside its peers.
+bench: $(VENV)/.bench  ## Measure the platform's own cost, the policy in process and served, beside its peers.
 	$(BIN)/memcon bench sweep configs/bench.yaml
 	$(BIN)/memcon bench policy
 	$(BIN)/memcon bench serving
 	$(BIN)/memcon bench sharing
+
+.PHONY: soak
+soak: $(DEV)  ## Kill owners, gateways and clients of a served policy 100 times under load; nothing may be lost.
+	cd tests && ../$(BIN)/python -m soak $(SOAK)
 
 .PHONY: format
 format: $(DEV)  ## Format the sources.

@@ -320,7 +320,7 @@ class PolicyClient(Protocol):
 
         Raises:
             ConflictError: the table has decisions already, or started from another source.
-            ConfigError: a key or an arm is none of the table's.
+            ConfigError: a key or an arm is none that the table can have.
             NotFoundError: no such table.
         """
         ...

@@ -1,6 +1,6 @@
 """One life of `memcon serve`: the folder is held, the server started, its tables opened, and all of it ended in order.
 
-What runs is `memcon_policy_server.serving`; here are signals, the lock and the words for people.
+What runs is `memcon_policy_server.serving.server`; here are signals, the lock and the words for people.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from memcon_platform.sweep.run_folder import holding
 from memcon_policy_server import wire
 from memcon_policy_server.client.transport import authorization, reply_of
 from memcon_policy_server.secret import load_token
-from memcon_policy_server.serving import Serving, ServingOptions
+from memcon_policy_server.serving.server import Serving, ServingOptions
 from memcon_policy_server.sharding import token_path
 
-__all__ = ["Interrupted", "Served", "serving"]
+__all__ = ["Interrupted", "Served", "server_options", "serving"]
 
 _LOCK_FILE = "serve.lock"
 # Between two looks at the server's health.
@@ -142,11 +142,12 @@ async def serving(plan: ServingPlan, say: Callable[[str], None]) -> AsyncIterato
     """
     held = f"the policy folder {plan.directory} is served"
     with holding(plan.directory / _LOCK_FILE, held, "set directory="), interrupts() as phase:
-        server = Serving(_options(plan))
+        server = Serving(server_options(plan))
         try:
             say(f"starting {plan.shards} owners and {plan.gateways} gateways on {_ray(plan)}")
-            await to_its_end(server.start)
+            await to_its_end(server.start_ray)
             _take_signals_back()
+            await to_its_end(server.start)
             served = Served(plan, server, say)
             try:
                 await served.open_tables()
@@ -161,7 +162,10 @@ async def serving(plan: ServingPlan, say: Callable[[str], None]) -> AsyncIterato
 
 
 def _take_signals_back() -> None:
-    """Ray's own handler of SIGTERM, below Python's, prints a stack and ends the process after three seconds."""
+    """Ray's own handler of SIGTERM, below Python's, prints a stack and aborts the process after three seconds.
+
+    It is there as soon as Ray is; owners and gateways take ten seconds more to start.
+    """
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.getsignal(name))
 
@@ -175,7 +179,8 @@ def _ray(plan: ServingPlan) -> str:
     return "a Ray of its own" if plan.ray_address is None else f"the Ray at {plan.ray_address}"
 
 
-def _options(plan: ServingPlan) -> ServingOptions:
+def server_options(plan: ServingPlan) -> ServingOptions:
+    """What the server of `plan` is started with."""
     return ServingOptions(
         name=plan.name,
         directory=plan.directory,

@@ -203,9 +203,14 @@ class CancelEpisode(Message, kw_only=True):
 
 
 class TablesQuery(Message, kw_only=True):
-    """Which table to show whole; without it all are listed."""
+    """Which table to show whole, or at which keys: `key`, or all that hold it. Without a table all are listed."""
 
     table: Name | msgspec.UnsetType = msgspec.UNSET
+    key: Name | msgspec.UnsetType = msgspec.UNSET
+
+    def __post_init__(self) -> None:
+        if self.table is msgspec.UNSET and self.key is not msgspec.UNSET:
+            raise ValueError("it needs the table of the key - at `$.table`")
 
 
 def check_texts(value: object, limit: int, where: str = "$") -> None:

@@ -27,6 +27,10 @@ class Limits:
     # Of one table at one shard; every key takes about 0.5 kB of memory.
     max_keys_per_table: int = 2_000_000
     max_tables: int = 10_000
+    # Of one table: a decide looks at each, and holds up all others of its shard meanwhile.
+    max_arms: int = 256
+    # Open at one listener; never more than three quarters of the files that the process may open.
+    max_connections: int = 4096
     # From the first byte of a request to its last, and from there to the reply.
     request_timeout_s: float = 10.0
 

@@ -32,6 +32,7 @@ __all__ = [
     "TooLargeError",
     "UnauthorizedError",
     "error_of",
+    "message_of",
     "shard_mark",
     "status_of",
 ]
@@ -53,6 +54,9 @@ METRICS = "/metrics"
 OPENAPI = "/openapi.json"
 # Of the gateway only.
 SHARD_MAP = "/v1/shard_map"
+
+# Of an error on its way; a refused value may be as long as a body.
+MAX_MESSAGE_CHARS = 2000
 
 # A port that was freed may be another shard's next one: the client says whom it means, the listener checks it.
 SHARD_HEADER = "memcon-shard"
@@ -122,6 +126,16 @@ def status_of(error: MemconError) -> tuple[int, str]:
         if isinstance(error, kind):
             return status, code
     return 500, "fault"
+
+
+def message_of(error: MemconError) -> str:
+    """The text with which `error` travels: one that names a long value is cut."""
+    text = str(error)
+    if len(text) <= MAX_MESSAGE_CHARS:
+        return text
+    end = MAX_MESSAGE_CHARS // 4
+    # What is at fault stands at the beginning, what to do at the end.
+    return f"{text[: MAX_MESSAGE_CHARS - end - 5]} ... {text[-end:]}"
 
 
 def error_of(code: str, message: str) -> MemconError:

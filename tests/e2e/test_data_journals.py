@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memcon_policy_server.fold import folded
+from memcon_policy_server.journal.fold import folded
 from support.shell import half_done, memcon, the_error
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"

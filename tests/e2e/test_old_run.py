@@ -20,7 +20,7 @@ from rich.console import Console
 from memcon_platform.cli.tracked import tracked
 from memcon_platform.config import load
 from memcon_platform.sweep.launch import Launch, launch, open_local
-from memcon_policy_server.migration import migrate
+from memcon_policy_server.journal.migration import migrate
 from memcon_policy_server.sharding import journal_path
 from support.journals import altered
 from support.shell import SMALL, SMOKE, Printed, memcon, the_error

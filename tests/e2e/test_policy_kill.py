@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
+from memcon_policy_server.owner.shard_owner import ShardOwner
 from memcon_policy_server.sharding import journal_path
 
 pytestmark = pytest.mark.fault

@@ -19,12 +19,12 @@ from memcon.testing.policy import decide_request, outcome_request
 from memcon_platform.replay import verify
 from memcon_policy_server import wire
 from memcon_policy_server.client.http import HttpPolicyClient, ServedClientFactory
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.secret import load_token
 from memcon_policy_server.sharding import journal_path, shard_of_keys
 
 if TYPE_CHECKING:
-    from memcon_policy_server.deployments import ServedPolicy
+    from memcon_policy_server.serving.deployments import ServedPolicy
 
 pytestmark = [
     pytest.mark.ray,
@@ -46,7 +46,7 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture
 def served(cluster: None, tmp_path: Path) -> ServedPolicy:
-    from memcon_policy_server.deployments import start_policy
+    from memcon_policy_server.serving.deployments import start_policy
 
     return start_policy(tmp_path / "policy", 2, f"memcon-{tmp_path.name}")
 
@@ -132,7 +132,7 @@ def test_a_replaced_owner_ends_its_process_and_a_new_one_takes_over(served: Serv
 
 @pytest.mark.usefixtures("cluster")
 def test_a_damaged_journal_is_one_clear_error_before_anything_starts(tmp_path: Path) -> None:
-    from memcon_policy_server.deployments import start_policy
+    from memcon_policy_server.serving.deployments import start_policy
 
     (tmp_path / "secret").write_text("00" * 32)
     (tmp_path / "shard-0.sqlite").write_bytes(b"no database at all " * 400)

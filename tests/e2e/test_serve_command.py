@@ -129,14 +129,32 @@ def test_it_says_where_it_is_and_never_the_token(running: Running) -> None:
     assert token.read_text(encoding="ascii").strip() not in running.said() + json.dumps(place)
 
 
-def test_http_is_open_to_the_loopback_only(running: Running) -> None:
+def test_its_ports_are_open_to_the_loopback_only(running: Running) -> None:
     bound = {
-        (process.name(), item.laddr.ip)
-        for process in running.children("haproxy")
+        (" ".join(process.cmdline()).partition(":memcon")[0], item.laddr.ip.removeprefix("::ffff:"))
+        for process in running.children("")
         for item in process.net_connections(kind="tcp")
         if item.status == psutil.CONN_LISTEN
     }
-    assert bound == {("haproxy", "127.0.0.1")}
+    # Serve binds the port for calls between replicas to all addresses; it asks for the token of this Ray.
+    assert {place for place in bound if place[1] != "127.0.0.1"} == {("ray::ServeReplica", "::")}
+
+
+def test_a_stop_during_the_start_ends_well(tmp_path: Path) -> None:
+    log = tmp_path / "serve.log"
+    with log.open("w") as errors, start([str(MEMCON), "serve", str(CONFIG), "--json"], tmp_path, errors) as process:
+        itself = psutil.Process(process.pid)
+        # Ray is there, with its own handler of SIGTERM; owners and gateways are still to come.
+        wait_until(
+            lambda: any("ServeController" in " ".join(child.cmdline()) for child in itself.children(recursive=True)),
+            within_s=60.0,
+            what="Serve's controller",
+        )
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(90) == 130, log.read_text(encoding="utf-8")
+        assert process.stdout is not None
+        assert process.stdout.read() == ""
+    assert log.read_text(encoding="utf-8").endswith("stopped before it answered\n")
 
 
 def test_its_ray_asks_for_a_token_of_its_own(running: Running) -> None:

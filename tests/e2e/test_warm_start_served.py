@@ -8,7 +8,7 @@ import pytest
 
 from memcon_platform.config import read_plan
 from memcon_platform.sweep.starts import read_starts
-from memcon_policy_server.fold import folded
+from memcon_policy_server.journal.fold import folded
 from support.sweeps import Sweep, memcon, record
 
 # Few keys, so that two short runs meet at the same ones.

@@ -17,7 +17,7 @@ from memcon.learning.events import Credited, Decided
 from memcon.learning.exploration import UcbConfig
 from memcon.seeds import SeedTree
 from memcon_policy_server import wire
-from memcon_policy_server.fold import folded
+from memcon_policy_server.journal.fold import folded
 from memcon_policy_server.options import OwnerOptions
 from support.journals import events_of
 from support.outcome_orders import CASES, KEY, OrderCase, World, asked, decide_body, outcome_of

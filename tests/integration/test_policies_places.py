@@ -30,8 +30,8 @@ from memcon_platform.policies.served import ServedPolicy
 from memcon_platform.policies.start import new_settings, table_start
 from memcon_platform.replay import verify
 from memcon_platform.trajectory.events import export_events
-from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.owner_process import this_process
+from memcon_policy_server.journal.owner_process import this_process
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import export_path, journal_path
 from memcon_policy_server.wire import UnauthorizedError
 from support.journals import altered
@@ -96,6 +96,30 @@ async def test_a_table_is_the_same_at_the_server_and_in_its_folder(server: LiveS
     assert (served.totals(), served.open, served.settings) == ((DECISIONS, DECISIONS - 1), 1, SETTINGS)
     # Created once a shard; and what was decided and credited.
     assert served.version == 2 + DECISIONS + DECISIONS - 1
+
+
+async def test_a_list_and_some_keys_are_the_same_at_the_server_and_in_its_folder(server: LiveServer) -> None:
+    await play(server, "another", decisions=3)
+    whole = folder_of(server).table("table")
+
+    summaries = await asked(server, lambda policy: policy.summaries())
+    assert summaries == folder_of(server).summaries()
+    assert [summary.table for summary in summaries] == ["another", "table"]
+    listed = summaries[1]
+    assert (listed.taken, listed.credited, listed.open) == (*whole.totals(), 1)
+    assert (listed.keys, listed.version, listed.settings) == (len(KEYS), whole.version, SETTINGS)
+
+    # A text that several keys hold, at several shards, and one key.
+    for text in ("type 1", KEYS[2], "no key & none?"):
+        served = await asked(server, functools.partial(_at, text=text))
+        assert served == folder_of(server).table("table", text)
+        assert set(served.numbers) == {key for key in KEYS if text in key}
+        assert all(served.numbers[key] == whole.numbers[key] for key in served.numbers)
+        assert served.open == 1
+
+
+def _at(policy: ServedPolicy, text: str) -> TableRecord:
+    return policy.table("table", text)
 
 
 async def test_all_tables_are_read_by_name(server: LiveServer) -> None:

@@ -133,10 +133,14 @@ async def test_tables_are_listed_with_their_sizes_and_shown_one_at_a_time(wired:
     assert (listed["shard"], listed["num_shards"], list(listed["tables"])) == (0, 1, ["table"])
     table = listed["tables"]["table"]
     assert (table["keys"], table["open"], table["settings"]["rule"]) == (1, 1, "ucb")
+    assert (table["taken"], table["credited"]) == (1, 0)
     assert (await wired.get(f"{wire.TABLES}?table=none"))[0] == 404
     status, answer = await wired.get(f"{wire.TABLES}?tabel=table")
     assert (status, answer["error"]) == (400, "rejected")
     assert "tabel" in answer["message"]
+    status, answer = await wired.get(f"{wire.TABLES}?key=a")
+    assert (status, answer["error"]) == (400, "rejected")
+    assert "needs the table of the key" in answer["message"]
 
 
 @pytest.mark.parametrize(("path", "body", "named"), BAD_JSON)

@@ -11,17 +11,20 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from memcon.errors import ConfigError
+from memcon.errors import ConfigError, UnavailableError
 from memcon.learning.exploration import UcbConfig
 from memcon_policy_server import wire
-from memcon_policy_server.listener import Listener
+from memcon_policy_server.http.listener import Listener
 from memcon_policy_server.options import Limits, OwnerOptions
+from support.owners import eventually
 from support.served_policy import ServedShards
 from support.wire import DECIDE, OPEN, OUTCOME, TABLE, Wire, said
 
 TOKEN = "a token of the server"
 DECIDE_HEAD = b"POST /v1/decide HTTP/1.1\r\nhost: x\r\nauthorization: Bearer a token of the server\r\n"
-SMALL = Limits(max_body_bytes=4096, max_text_chars=64, max_batch=2, max_keys_per_table=3, max_tables=1)
+SMALL = Limits(
+    max_body_bytes=4096, max_text_chars=64, max_batch=2, max_keys_per_table=3, max_tables=1, max_connections=20
+)
 HASTY = Limits(request_timeout_s=0.2)
 
 
@@ -161,7 +164,7 @@ async def test_what_is_no_http_is_refused_and_the_next_connection_lives(shards: 
 
 
 async def test_an_answer_that_takes_too_long_is_given_up(hasty: ServedShards) -> None:
-    async def _never() -> object:
+    async def _never(*_: object) -> object:
         return await asyncio.get_running_loop().create_future()
 
     hasty.owners[0].served = _never  # type: ignore[method-assign,assignment]
@@ -207,6 +210,66 @@ async def test_draining_answers_what_is_open_and_refuses_what_comes(tmp_path: Pa
     await first.close()
     await second.close()
     await owner.close()
+
+
+async def test_a_connection_on_which_nothing_comes_is_closed(hasty: ServedShards) -> None:
+    assert await said(hasty.listeners[0].base_url, b"", until_closed=True) == b""
+
+
+async def test_connections_are_bounded_and_open_ones_go_on(shards: ServedShards, wired: Wire) -> None:
+    url = shards.listeners[0].base_url
+    host, port = url.removeprefix("http://").split(":")
+    held = [await asyncio.open_connection(host, int(port)) for _ in range(19)]
+    connections = shards.listeners[0]._server.server_state.connections
+    await eventually(lambda: len(connections) == 20)
+
+    refused = await said(url, b"", until_closed=True)
+
+    assert refused.startswith(b"HTTP/1.1 503 ")
+    assert b'"error":"unavailable"' in refused
+    assert (await wired.post(wire.DECIDE, DECIDE))[0] == 200
+    for _, writer in held:
+        writer.close()
+        await writer.wait_closed()
+    await eventually(lambda: len(connections) == 1)
+    assert (await said(url, DECIDE_HEAD + b"content-length: 1\r\n\r\n{")).startswith(b"HTTP/1.1 400 ")
+
+
+async def test_an_error_names_a_long_value_in_part(wired: Wire) -> None:
+    for path, body in (
+        (wire.DECIDE, {**DECIDE, "z" * 3000: 1}),
+        (wire.OPEN_TABLE, {"table": TABLE, "settings": {**OPEN["settings"], "pooling": ["paper"] * 300}}),
+        ("/v1/" + "z" * 3000, {}),
+    ):
+        status, answer = await wired.post(path, body)
+        assert 400 <= status < 500
+        assert len(answer["message"]) == 2000
+
+
+async def test_an_error_in_a_batch_names_a_long_value_in_part(hasty: ServedShards) -> None:
+    wired = Wire(hasty.listeners[0].base_url, token=TOKEN)
+    body = {**DECIDE, "keys": ["k" * 600] * 9}
+
+    _, single = await wired.post(wire.DECIDE, body)
+    _, batch = await wired.post(wire.DECIDE_BATCH, {"decides": [body]})
+
+    assert batch["replies"] == [single]
+    assert len(single["message"]) == 2000
+    await wired.close()
+
+
+async def test_a_listener_that_ended_by_itself_is_found_and_one_that_was_stopped_is_not(tmp_path: Path) -> None:
+    shards = ServedShards(tmp_path, 2)
+    ended, stopped = shards.listeners
+    ended.check()
+    # As when its server is stopped by a bug or a library: nobody asked for it.
+    ended._server.should_exit = True
+    await asyncio.wait_for(asyncio.shield(ended._task), 10)  # type: ignore[arg-type]
+    with pytest.raises(UnavailableError, match="ended"):
+        ended.check()
+    await stopped.stop()
+    stopped.check()
+    await shards.close()
 
 
 async def test_a_taken_port_is_named(shards: ServedShards) -> None:

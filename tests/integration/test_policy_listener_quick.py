@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from memcon.learning.exploration import UcbConfig
-from memcon_policy_server import group_commit, wire
+from memcon_policy_server import wire
+from memcon_policy_server.http.protocol import MAX_HEAD_BYTES
 from memcon_policy_server.options import Limits, OwnerOptions
+from memcon_policy_server.owner import group_commit
+from support.owners import eventually
 from support.served_policy import ServedShards
 from support.wire import DECIDE, OUTCOME, TABLE, said
 
@@ -223,7 +226,44 @@ async def test_an_owner_that_cannot_keep_up_lets_decides_wait_for_the_disk(
     assert owner.metrics().last_seq >= 2
 
 
-async def test_a_refused_decide_is_told_by_the_long_way(shards: ServedShards) -> None:
-    for body, status in (({**DECIDE, "table": "none"}, 404), ({**DECIDE, "position": -1}, 400), ([], 400)):
+async def test_a_refused_decide_is_told_and_counted_once(shards: ServedShards) -> None:
+    (app,) = shards.apps
+    url = shards.listeners[0].base_url
+    await said(url, request(decide(0)))
+    refused = [{**decide(0), "episode_id": "another"}, {**DECIDE, "table": "none"}, {**decide(1), "allowed": ["sing"]}]
+    short = [bodies(await said(url, request(body)))[0] for body in refused]
+
+    assert [(status, answer["error"]) for status, answer in short] == [
+        (409, "conflict"),
+        (404, "not_found"),
+        (400, "invalid"),
+    ]
+    assert (shards.owners[0].metrics().conflicts, app.answered[wire.DECIDE, 409]) == (1, 1)
+    app.quick.clear()
+    assert [bodies(await said(url, request(body)))[0] for body in refused] == short
+
+
+async def test_many_requests_in_one_piece_are_no_long_head(shards: ServedShards) -> None:
+    listener = shards.listeners[0]
+    host, port = listener.base_url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    connections = listener._server.server_state.connections
+    await eventually(lambda: connections)
+    many = b"".join(request(decide(number)) for number in range(600))
+    last = request(decide(600), headers="connection: close\r\n")
+    assert len(many) > MAX_HEAD_BYTES
+
+    # As a socket with a large buffer gives it, the head of the last one not whole.
+    [connection] = connections
+    connection.data_received(many + last[:40])
+    writer.write(last[40:])
+
+    assert len(bodies(await reader.read())) == 601
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_decide_without_the_form_of_the_wire_is_told_by_the_long_way(shards: ServedShards) -> None:
+    for body, status in (({**DECIDE, "position": -1}, 400), ([], 400)):
         ((found, answer),) = bodies(await said(shards.listeners[0].base_url, request(body)))
         assert (found, sorted(answer)) == (status, ["error", "message"])

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from memcon.testing.policy import decide_request
-from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.lease import LEASE_S
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.options import OwnerOptions
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.owner.lease import LEASE_S
+from memcon_policy_server.owner.shard_owner import ShardOwner
 from memcon_policy_server.sharding import journal_path
 from support.owners import eventually
 from support.waiting import wait_until
@@ -30,7 +30,7 @@ from memcon.errors import MemconError
 from memcon.learning.exploration import UcbConfig
 from memcon.testing.policy import decide_request
 from memcon_policy_server.options import OwnerOptions
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.owner.shard_owner import ShardOwner
 
 def say(**what):
     print(json.dumps(what), flush=True)

@@ -15,7 +15,7 @@ from memcon.learning.events import Decided
 from memcon.testing.policy import decide_request
 from memcon_platform.sweep.events import StreamDone, StreamReady, WorkerLost, WorkerReady
 from memcon_policy_server.client.local import LocalPolicyClient
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.options import OwnerOptions
 from memcon_policy_server.sharding import journal_path
 from memcon_workers.spec import StreamReady as Waits
@@ -206,7 +206,7 @@ class _Answer:
 
 def _served(monkeypatch: pytest.MonkeyPatch, answers: Sequence[str | Exception]) -> tuple[Any, list[str]]:
     """A served policy with one shard that gives `answers` in turn, and the apps that were deleted."""
-    from memcon_policy_server import deployments
+    from memcon_policy_server.serving import deployments
 
     waiting = iter(answers)
     deleted: list[str] = []
@@ -254,7 +254,7 @@ def test_a_serve_that_does_not_answer_is_one_clear_error_and_is_not_waited_for_t
 def test_an_update_that_fails_is_tried_again_and_never_ends_what_runs(
     update: bool, tries: int, deletes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from memcon_policy_server import deployments
+    from memcon_policy_server.serving import deployments
 
     run: list[str] = []
     deleted: list[str] = []
@@ -274,7 +274,7 @@ def test_an_update_that_fails_is_tried_again_and_never_ends_what_runs(
 
 
 async def test_a_journal_that_no_shard_can_fold_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    from memcon_policy_server.deployments import start_policy
+    from memcon_policy_server.serving.deployments import start_policy
 
     client = LocalPolicyClient(tmp_path)
     await client.open_table("table", SETTINGS)
@@ -289,3 +289,23 @@ async def test_a_journal_that_no_shard_can_fold_is_refused_before_anything_start
 
     with pytest.raises(InvariantError, match="event 2"):
         start_policy(tmp_path, 1, "memcon-forged")
+
+
+async def test_an_owner_whose_listener_ended_is_reported_to_serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from memcon_policy_server.serving import deployments
+
+    # The collector of the tests' own process stays as it is.
+    monkeypatch.setattr(deployments, "_collect_seldom", lambda: None)
+    replica = deployments.ShardReplica.__new__(deployments.ShardReplica)
+    # As Serve does.
+    await replica.__init__(str(tmp_path), 0, 1, OwnerOptions(), "127.0.0.1")  # type: ignore[misc]
+    await replica.check_health()
+
+    replica.listener._server.should_exit = True
+    await asyncio.wait_for(asyncio.shield(replica.listener._task), 10)  # type: ignore[arg-type]
+
+    with pytest.raises(UnavailableError, match="its process must be replaced"):
+        await replica.check_health()
+    await replica.owner.close()

@@ -24,11 +24,11 @@ from memcon_platform.replay import verify
 from memcon_platform.trajectory import ParquetSink
 from memcon_platform.trajectory.events import export_events
 from memcon_policy_server.client.local import LocalPolicyClient
-from memcon_policy_server.compaction import compact
-from memcon_policy_server.fold import folded
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.compaction import compact
+from memcon_policy_server.journal.fold import folded
+from memcon_policy_server.journal.snapshot import write_snapshot
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import export_path, journal_path, snapshot_path
-from memcon_policy_server.snapshot import write_snapshot
 from support.episodes import FakeCell, make_decision, make_episode, write_plan
 from support.journals import rewritten
 

@@ -21,8 +21,8 @@ from memcon_platform.sweep.run_folder import driving, policy_folder
 from memcon_platform.sweep.runner import RunEnd
 from memcon_platform.sweep.starts import read_starts
 from memcon_platform.trajectory import read_run
-from memcon_policy_server.fold import folded
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.fold import folded
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import journal_path, snapshot_path
 from memcon_workers.spec import TaskEnded
 from support.sweeps import CONFIG

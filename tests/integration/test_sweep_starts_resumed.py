@@ -25,7 +25,7 @@ from memcon_platform.sweep.run_folder import policy_folder
 from memcon_platform.sweep.runner import RunEnd
 from memcon_platform.sweep.starts import prepare_starts, read_starts
 from memcon_platform.trajectory import compare
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import journal_path, snapshot_path
 from memcon_workers.spec import TaskEnded
 from support.sweeps import CONFIG

@@ -1,13 +1,9 @@
-"""What all property tests need before their first example, which has a deadline."""
+"""How the property tests run: what an example takes says nothing of the code on a machine with other work."""
 
 from __future__ import annotations
 
-import pytest
+from hypothesis import settings
 
-from memcon.learning import kernel
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _compiled() -> None:
-    """The first table of a process compiles the arithmetic, or loads it: up to seconds."""
-    kernel.kernels()
+# Nor does the first table of a process, which compiles the arithmetic or loads it: up to seconds.
+settings.register_profile("memcon", deadline=None)
+settings.load_profile("memcon")

@@ -135,6 +135,7 @@ def test_the_quick_way_chooses_as_the_rule_does(
         for arms in (settings.action_ids, allowed):
             general = rule.choose(table.views((key,)), allowed=arms, draw=draw)
             assert quick.choose(key, arms, draw) == dataclasses.replace(general, columns={})
+            assert quick.choose_from(table.rows((key,)), arms, draw) == dataclasses.replace(general, columns={})
 
 
 @pytest.mark.parametrize("settings", GENERAL, ids=lambda settings: settings.rule)
@@ -209,7 +210,18 @@ def test_the_logarithm_of_a_count_is_the_same() -> None:
     assert all(log(float(n)) == math.log(n) for n in (*range(1, 20_000), 10**6, 10**9 + 7, 2**53 - 1))
 
 
-def test_without_a_place_for_its_cache_numba_compiles_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        RuntimeError("cannot cache function 'ucb': no locator available for file 'kernel.py'"),
+        OSError(28, "No space left on device"),
+        EOFError("Ran out of input"),
+    ],
+    ids=["nowhere to write", "full disk", "torn file"],
+)
+def test_without_a_cache_that_can_be_used_numba_compiles_in_memory(
+    trouble: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[bool] = []
 
     class Numba:
@@ -217,7 +229,7 @@ def test_without_a_place_for_its_cache_numba_compiles_in_memory(monkeypatch: pyt
         def njit(_signature: str, *, cache: bool = False) -> Callable[[object], object]:
             asked.append(cache)
             if cache:
-                raise RuntimeError("cannot cache function 'ucb': no locator available for file 'kernel.py'")
+                raise trouble
             return lambda function: function
 
     monkeypatch.setitem(sys.modules, "numba", Numba)
@@ -231,6 +243,19 @@ def test_without_a_place_for_its_cache_numba_compiles_in_memory(monkeypatch: pyt
 def test_without_numba_the_plain_functions_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
     assert kernel.compiled.__wrapped__() is None
+
+
+def test_a_numba_that_does_not_work_is_named_and_the_plain_functions_run(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Numba:
+        @staticmethod
+        def njit(_signature: str, *, cache: bool = False) -> Callable[[object], object]:
+            raise OSError(f"its compiler does not load (cache={cache})")
+
+    monkeypatch.setitem(sys.modules, "numba", Numba)
+    assert kernel.compiled.__wrapped__() is None
+    assert caplog.messages == ["kernel.not_compiled"]
 
 
 def test_importing_the_library_loads_no_compiler() -> None:

@@ -26,7 +26,7 @@ from memcon.learning.events import (
     SettingsChanged,
 )
 from memcon.learning.exploration import UcbConfig
-from memcon_policy_server.packing import kind_of, pack, unpack
+from memcon_policy_server.journal.packing import kind_of, pack, unpack
 
 TEXT = st.text(max_size=20)
 PLACE = st.integers(0, 2**31 - 1)

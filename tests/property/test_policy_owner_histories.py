@@ -11,13 +11,13 @@ from typing import TypeAlias
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memcon.errors import ConflictError, MemconError
+from memcon.errors import ConflictError, MemconError, StorageError
 from memcon.learning.exploration import UcbConfig
 from memcon.policy_types import CancelRequest, DecideReply
 from memcon.testing.policy import decide_request, outcome_request
-from memcon_policy_server.fold import folded
+from memcon_policy_server.journal.fold import folded
 from memcon_policy_server.options import OwnerOptions
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.owner.shard_owner import ShardOwner
 from memcon_policy_server.sharding import snapshot_path
 from support.owners import ticks
 
@@ -86,7 +86,7 @@ async def check(directory: Path, steps: list[Step], *, durable: bool) -> None:
     await History(owner).play(steps)
     served = await owner.served()
     # As a kill would: the last snapshot is some way behind.
-    await owner._commits.drain()
+    await owner._commits.drain(StorageError("the owner was killed"))
     owner.release()
 
     whole, last_seq = folded(directory, 0, 1)

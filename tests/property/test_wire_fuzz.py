@@ -15,11 +15,11 @@ import pytest
 from memcon.learning.exploration import UcbConfig
 from memcon.learning.shard import PolicyShard
 from memcon_policy_server import wire
-from memcon_policy_server.fold import fold
 from memcon_policy_server.http.app import HttpApp
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.fold import fold
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.options import Limits, OwnerOptions
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.owner.shard_owner import ShardOwner
 from memcon_policy_server.secret import load_secret
 from memcon_policy_server.sharding import journal_path
 from support.served_policy import ServedShards

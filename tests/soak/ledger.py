@@ -10,7 +10,7 @@ from pathlib import Path
 
 from memcon.learning.events import Cancelled, Credited, Event
 from memcon.learning.events import Decided as DecidedEvent
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import journal_path
 from soak.agent import reward_of
 from soak.log import Decided, Ended, Failed, Record, Told

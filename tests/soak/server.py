@@ -20,11 +20,11 @@ import psutil
 from memcon.errors import MemconError
 from memcon_policy_server import wire
 from memcon_policy_server.client.transport import authorization, reply_of
-from memcon_policy_server.fold import folded
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.fold import folded
+from memcon_policy_server.journal.snapshot import read_snapshot
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.secret import load_token
 from memcon_policy_server.sharding import journal_path, snapshot_path
-from memcon_policy_server.snapshot import read_snapshot
 from soak.schedule import GATEWAY, OWNER
 from support.waiting import wait_until
 

@@ -22,8 +22,8 @@ from memcon import ids
 from memcon.errors import MemconError
 from memcon_policy_server import wire
 from memcon_policy_server.client.transport import authorization, reply_of
-from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.lease import LEASE_S
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
+from memcon_policy_server.owner.lease import LEASE_S
 from memcon_policy_server.sharding import journal_path, shard_of_keys
 from soak.server import NUM_SHARDS, WATCH_TABLE, MemconServe
 

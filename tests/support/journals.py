@@ -8,9 +8,9 @@ from contextlib import closing
 from pathlib import Path
 
 from memcon.learning.events import Event
-from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.journal_schema import GENESIS, chained
-from memcon_policy_server.packing import pack, unpack
+from memcon_policy_server.journal.packing import pack, unpack
+from memcon_policy_server.journal.schema import GENESIS, chained
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import journal_path
 
 

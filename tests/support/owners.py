@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from memcon.errors import MemconError
 from memcon.learning.events import Event
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.owner.shard_owner import ShardOwner
 
 
 class RecordedCommits:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from memcon.policy_types import LearningSettings
-from memcon_policy_server.gateway import Gateway
-from memcon_policy_server.links import LinkedTransport
-from memcon_policy_server.listener import Listener
+from memcon_policy_server.http.listener import Listener
 from memcon_policy_server.options import Limits, OwnerOptions
-from memcon_policy_server.router import ShardRouter
+from memcon_policy_server.serving.gateway import Gateway
+from memcon_policy_server.serving.links import LinkedTransport
+from memcon_policy_server.serving.router import ShardRouter
 from support.served_policy import ServedShards
 
 TOKEN = "token of a test's server"

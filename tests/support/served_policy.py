@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 
 from memcon_policy_server.client.http import HttpPolicyClient
+from memcon_policy_server.http.listener import Listener
 from memcon_policy_server.http.shard_app import PolicyApp, build_app
-from memcon_policy_server.listener import Listener
 from memcon_policy_server.options import OwnerOptions
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.owner.shard_owner import ShardOwner
 from memcon_policy_server.shard_map import ShardAddress, ShardMap
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from memcon.learning.shard import PolicyShard
 from memcon.policy_types import DecideRequest, LearningSettings
 from memcon.testing.policy import outcome_request, state_keys
-from memcon_platform.policies.record import TableRecord, record_of_dump
+from memcon_platform.policies.record import TableRecord, TableSummary, record_of_dump, summary_of
 from support.key_chains import POOLED, chain
 from support.shards import SETTINGS, new_shard
 
@@ -30,8 +30,12 @@ def learned_shard(
     return shard
 
 
+def summary_of_shard(shard: PolicyShard) -> TableSummary:
+    return summary_of("table", shard.settings("table"), shard.counts("table") | shard.totals("table"))
+
+
 def record_of(shard: PolicyShard) -> TableRecord:
-    return record_of_dump(shard.dump("table"), version=shard.counts("table")["version"], where="a test")
+    return record_of_dump(shard.dump("table"), summary_of_shard(shard), where="a test")
 
 
 def learned(settings: LearningSettings = SETTINGS, chains: list[tuple[str, ...]] = CHAINS) -> TableRecord:

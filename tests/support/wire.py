@@ -84,7 +84,7 @@ BAD_JSON: list[tuple[str, Any, str]] = [
     (wire.IMPORT_TABLE, {**IMPORT, "numbers": {KEY: {"noop": {**ROW, "credited": -1}}}}, "$.numbers[...]"),
     (wire.IMPORT_TABLE, {**IMPORT, "numbers": {KEY: {"noop": {**ROW, "q": 0.5}}}}, "$.numbers[...]"),
     (wire.IMPORT_TABLE, {**IMPORT, "numbers": {KEY: {"noop": {**ROW, "q": "inf"}}}}, "finite"),
-    (wire.IMPORT_TABLE, {**IMPORT, "numbers": {"key": {"noop": ROW}}}, "key"),
+    (wire.IMPORT_TABLE, {**IMPORT, "numbers": {"": {"noop": ROW}}}, "key"),
 ]
 # What JSON cannot say.
 BAD_MSGPACK: list[tuple[str, Any, str]] = [

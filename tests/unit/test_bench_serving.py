@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from memcon.errors import ConfigError, MissingExtraError
+from memcon.errors import ConfigError, MissingExtraError, UnavailableError
 from memcon_platform.bench import serving
 from memcon_platform.bench.dialects import PeerDialect
 from memcon_platform.bench.load import Load, LoadReport
-from memcon_platform.bench.rounds import Pace
+from memcon_platform.bench.rounds import Figure, Figures, Pace
 from memcon_platform.bench.server import Server
 from memcon_platform.bench.serving import measure_load, measure_serving
+from memcon_platform.cli import bench_policy
 from memcon_policy_server import wire
 
 SHARDS = ("http://127.0.0.1:1", "http://127.0.0.1:2")
@@ -70,6 +74,10 @@ def test_the_serving_bench_gives_every_name_of_the_issue(replicas: list[int]) ->
     assert found.remarks == []
     # As many of the ingress that does nothing as of our gateway.
     assert replicas == [2]
+    # One that people see under its name, and how many processes the figures are of.
+    assert {name: figure.value for name, figure in found.single.items()} == {
+        "http_batch64_per_s": 700.0 * 64, "shards": 2, "gateways": 2
+    }  # fmt: skip
 
 
 def test_each_comparison_asks_both_sides_for_the_same_in_the_right_place(replicas: list[int]) -> None:
@@ -125,3 +133,16 @@ def test_open_loops_run_at_shares_of_the_closed_loops_rate_or_as_told() -> None:
     found = measure_load(SERVER, told, pace=pace, rates=(10.0,), tell=lambda _: None)
     assert [name for name in found.loads if name.startswith("open")] == ["open_10_decide"]
     assert [load.rate for load in told.loads if load.rate is not None] == [10.0]
+
+
+def test_figures_of_this_process_are_told_though_the_server_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = Figures(single={"rule_us": Figure(value=1.5, unit="us")})
+    monkeypatch.setattr(bench_policy, "_in_process", lambda rounds: figures)
+
+    def _no_server(url: str | None, token_file: Path | None) -> Server:
+        raise UnavailableError("the server did not start")
+
+    monkeypatch.setattr(bench_policy, "_server", _no_server)
+    done = CliRunner().invoke(bench_policy.policy_command, ["--json"])
+    assert json.loads(done.stdout) == {"figures": {"rule_us": {"value": 1.5, "unit": "us"}}, "ratios": {}}
+    assert isinstance(done.exception, UnavailableError)

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import httpx2
 import pytest
 
 from memcon.errors import ConflictError, InvariantError, UnavailableError
@@ -195,6 +196,73 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_told(transport: Scrip
     assert await kept == item(2)
     assert orphans == [item(1)]
     transport.closed.set()
+    await queue.close()
+
+
+async def test_an_answer_that_was_lost_is_asked_for_again_though_its_caller_has_gone(
+    transport: ScriptedTransport,
+) -> None:
+    told: list[Any] = []
+    queue = Batcher(transport, 0, DECIDES, orphaned=told.append)
+    stays, goes = asked(queue, 1, 2)
+    await transport.arrived.acquire()
+    goes.cancel()
+
+    def lost(path: str, items: list[Any]) -> Any:
+        transport.answer = echo
+        raise httpx2.ReadError("the connection broke")
+
+    transport.answer = lost
+    transport.go.release()
+    await transport.arrived.acquire()
+    transport.go.release()
+
+    assert await stays == item(1)
+    assert [items for _, items in transport.posted] == [[item(1), item(2)], [item(1), item(2)]]
+    # Once, and nothing of it is asked a third time.
+    assert told == [item(2)]
+    await queue.close()
+
+
+async def test_what_was_not_sent_is_not_asked_again_for_nobody(transport: ScriptedTransport) -> None:
+    told: list[Any] = []
+    queue = Batcher(transport, 0, DECIDES, orphaned=told.append)
+    stays, goes = asked(queue, 1, 2)
+    await transport.arrived.acquire()
+    goes.cancel()
+
+    def nobody_there(path: str, items: list[Any]) -> Any:
+        transport.answer = echo
+        raise httpx2.ConnectError("refused")
+
+    transport.answer = nobody_there
+    transport.go.release()
+    await transport.arrived.acquire()
+    transport.go.release()
+
+    assert await stays == item(1)
+    assert (transport.posted[-1][1], told) == ([item(1)], [])
+    await queue.close()
+
+
+async def test_an_answer_that_meets_a_leaving_caller_is_told(
+    transport: ScriptedTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    queue = Batcher(transport, 0, DECIDES, orphaned=told.append)
+    [asking] = asked(queue, 1)
+    settle = queue._settle
+
+    def settle_and_leave(*arguments: Any) -> None:
+        settle(*arguments)
+        asking.cancel()
+
+    monkeypatch.setattr(queue, "_settle", settle_and_leave)
+    transport.go.release()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert told == [item(1)]
     await queue.close()
 
 

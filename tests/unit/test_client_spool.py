@@ -116,6 +116,19 @@ def test_processes_may_share_a_spool(tmp_path: Path) -> None:
         spool.close()
 
 
+def test_a_refusal_that_two_processes_met_is_kept_once(tmp_path: Path) -> None:
+    first, second = Spool(tmp_path / "spool"), Spool(tmp_path / "spool")
+    first.add([outcome(1)])
+    (mine,), (theirs,) = first.waiting(0, 9), second.waiting(0, 9)
+
+    first.settle([], [(mine, ConflictError("another reward"))])
+    second.settle([], [(theirs, ConflictError("another reward"))])
+
+    assert [refusal.message for refusal in first.refused()] == [outcome(1)]
+    first.close()
+    second.close()
+
+
 def test_a_damaged_spool_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "spool.sqlite"
     path.write_bytes(b"no database at all " * 400)

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from memcon.errors import ConfigError, ConflictError, DamagedFileError, LockedError, UnavailableError
-from memcon_policy_server import haproxy
-from memcon_policy_server.links import LinkedTransport
 from memcon_policy_server.options import OwnerOptions
-from memcon_policy_server.pages import merged_metrics, merged_tables
 from memcon_policy_server.secret import load_secret, load_token
-from memcon_policy_server.serving import Serving, ServingOptions
+from memcon_policy_server.serving import haproxy
+from memcon_policy_server.serving.links import LinkedTransport
+from memcon_policy_server.serving.pages import merged_metrics, merged_tables
+from memcon_policy_server.serving.server import Serving, ServingOptions
 from memcon_policy_server.shard_map import ShardAddress, ShardMap
 from memcon_policy_server.sharding import token_path
 
@@ -100,7 +100,14 @@ async def test_a_refusal_is_the_owner_s_error() -> None:
 
 @pytest.mark.parametrize(
     "sent",
-    [None, [b"SSH-2.0-OpenSSH\r\n\r\n"], [b"HTTP/1.1 200 OK\r\n\r\n"], [answer(b"<html>", 502)], [answer(b"{}")[:-1]]],
+    [
+        None,
+        [b"SSH-2.0-OpenSSH\r\n\r\n"],
+        [b"HTTP/1.1 200 OK\r\n\r\n"],
+        [answer(b"<html>", 502)],
+        [answer(b"{}")[:-1]],
+        [answer(b"{")],
+    ],
 )
 async def test_what_is_no_answer_of_an_owner_is_unavailable(sent: list[bytes] | None) -> None:
     peer = Peer(sent) if sent != [answer(b"{}")[:-1]] else Peer(sent, None)
@@ -179,7 +186,7 @@ def test_haproxy_s_own_pages_are_bound_to_the_loopback_and_nothing_else_changes(
 ) -> None:
     metrics, stats = (closed_off[f"RAY_SERVE_HAPROXY_{name}_PORT"] for name in ("METRICS", "STATS"))
     config = tmp_path / "haproxy.cfg"
-    lines = "frontend a\n    bind :{0}\nfrontend b\n    bind 10.0.0.1:8000\nlisten stats\n  bind *:{1}\n"
+    lines = "frontend a\n    bind :{0}\nfrontend b\n    bind 192.0.2.7:8000\nlisten stats\n  bind *:{1}\n"
     config.write_text(lines.format(metrics, stats), encoding="utf-8")
 
     # The real one checks the config and ends; it needs no more than its path.
@@ -204,7 +211,7 @@ def test_ray_still_writes_what_the_script_mends() -> None:
 
 @pytest.fixture
 def serving(tmp_path: Path) -> Callable[..., Serving]:
-    def _serving(host: str, port: int) -> Serving:
+    def _serving(host: str, port: int, ray_address: str | None = None) -> Serving:
         return Serving(
             ServingOptions(
                 name="x",
@@ -213,7 +220,7 @@ def serving(tmp_path: Path) -> Callable[..., Serving]:
                 gateways=1,
                 host=host,
                 port=port,
-                ray_address=None,
+                ray_address=ray_address,
                 owner=OwnerOptions(),
             )
         )
@@ -225,12 +232,19 @@ def test_a_port_in_use_is_named_before_anything_starts(serving: Callable[..., Se
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(LockedError, match=f"port {port} of 127.0.0.1 is in use.*port=N"):
-            serving("127.0.0.1", port).start()
+            serving("127.0.0.1", port).start_ray()
 
 
 def test_a_host_that_is_not_of_this_machine_is_named(serving: Callable[..., Serving]) -> None:
     with pytest.raises(ConfigError, match=r"cannot listen on host 192\.0\.2\.1"):
-        serving("192.0.2.1", 8000).start()
+        serving("192.0.2.1", 8000).start_ray()
+
+
+def test_a_ray_that_is_not_there_is_named_at_once(serving: Callable[..., Serving]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+    with pytest.raises(UnavailableError, match=f"nobody answers at {address}"):
+        serving("127.0.0.1", 8000, address).start_ray()
 
 
 @pytest.mark.parametrize(

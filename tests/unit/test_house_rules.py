@@ -54,7 +54,8 @@ PUBLIC: dict[str, set[str]] = {
 _BANNED_NAME = re.compile(r"(.*_)?(utils?|helpers?|managers?|misc|common|v\d+)(_.*)?")
 # "D27" and "D-27" are the same defect; "D102" is a rule of the linter.
 _REQUIREMENT = re.compile(r"\b((?:MC|A|BE|BL|FW|HX|R|RO|RP|RT|TH)(?=-)|D)-?(\d{1,2})\b")
-# Paths of some machine, hosts and addresses. Loopback and the reserved example names are nobody's.
+# Paths of some machine, hosts and addresses. Nobody's are the loopback (cut at the first backslash of a pattern),
+# "HOST", and the names and addresses that are reserved for examples.
 _MACHINE = re.compile(
     r"(?<![\w.~/-])/(?:root|home|Users|tmp|work|mnt|opt|srv|data)/\w"
     r"|\b(?:\d{1,3}\.){3}\d{1,3}\b(?!\.\d)"
@@ -62,7 +63,8 @@ _MACHINE = re.compile(
     r"|--(?:extra-)?index-url|--find-links|--trusted-host"
 )
 _NOBODYS = re.compile(
-    r"127\.0\.0\.1|0\.0\.0\.0|https?://(?:127\.0\.0\.1|localhost|ann|nowhere|slow|example\.\w+|www\.apache\.org|www\.w3\.org)?$"
+    r"127\.0\.0\.1|0\.0\.0\.0|192\.0\.2\.\d+"
+    r"|https?://(?:127(?:\.0\.0\.1|\.?)|HOST|localhost|ann|nowhere|slow|example\.\w+|www\.apache\.org|www\.w3\.org)?$"
 )
 
 

@@ -25,28 +25,46 @@ from memcon.learning.shard import PolicyShard
 from memcon.policy_types import LearningSettings
 from memcon_platform.policies.differences import table_difference
 from memcon_platform.policies.inspection import inspected, selected_keys
-from memcon_platform.policies.record import TableRecord, record_of_dump
+from memcon_platform.policies.record import TableRecord, record_of_dump, summary_of_listed
 from memcon_platform.policies.start import CLOSED_KEPT, new_settings, table_start
 from memcon_platform.policies.table_file import TableFile, write_tables
 from support.key_chains import POOLED
 from support.shards import SETTINGS, new_shard
-from support.table_records import CHAINS, KEYS, POOLED_CHAINS, learned, learned_pooled, learned_shard, record_of
+from support.table_records import (
+    CHAINS,
+    KEYS,
+    POOLED_CHAINS,
+    learned,
+    learned_pooled,
+    learned_shard,
+    record_of,
+    summary_of_shard,
+)
 
 # --- as a value --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("record", [learned(), learned_pooled()])
-def test_every_decision_counts_once_however_many_keys_it_has(record: TableRecord) -> None:
-    assert record.totals() == (30, 29)
-    assert record.open == 1
+@pytest.mark.parametrize(("settings", "chains"), [(SETTINGS, CHAINS), (POOLED, POOLED_CHAINS)])
+def test_every_decision_counts_once_however_many_keys_it_has(
+    settings: LearningSettings, chains: list[tuple[str, ...]]
+) -> None:
+    shard = learned_shard(settings, chains)
+
+    # By its owner, which has them as one array, and of what was read.
+    assert record_of(shard).totals() == (30, 29)
+    assert shard.totals("table") == {"taken": 30, "credited": 29}
+    assert record_of(shard).open == 1
 
 
 def test_a_table_of_another_form_is_told_with_its_place() -> None:
-    dump = learned_shard().dump("table")
+    shard = learned_shard()
+    dump = shard.dump("table")
     del dump["numbers"]
 
     with pytest.raises(UnavailableError, match=r"http://127.0.0.1:1 gives a table without the form of this memcon's"):
-        record_of_dump(dump, version=1, where="http://127.0.0.1:1")
+        record_of_dump(dump, summary_of_shard(shard), where="http://127.0.0.1:1")
+    with pytest.raises(UnavailableError, match=r"KeyError: 'taken'.; use the memcon that serves it"):
+        summary_of_listed("table", {"settings": dump["settings"], "keys": 1}, where="http://127.0.0.1:1")
 
 
 # --- inspected ---------------------------------------------------------------------------------------------------
@@ -72,8 +90,19 @@ def test_keys_with_the_most_decisions_come_first() -> None:
     assert selected_keys(record, None, None) == [KEYS[1], KEYS[0]]
     assert selected_keys(record, None, 1) == [KEYS[1]]
     assert selected_keys(record, "type 0", None) == selected_keys(record, KEYS[0], 5) == [KEYS[0]]
-    with pytest.raises(NotFoundError, match="no key holds 'type 9'; it has 2 keys, such as 'paper/1"):
+    with pytest.raises(NotFoundError, match="no key holds 'type 9'; without --key those with the most decisions"):
         selected_keys(record, "type 9", None)
+
+
+def test_at_some_keys_a_pooling_rule_still_sees_what_it_chooses_by() -> None:
+    shard = learned_shard(POOLED, POOLED_CHAINS)
+    key = POOLED_CHAINS[1][0]
+
+    at_one = record_of_dump(shard.dump_keys("table", key), summary_of_shard(shard), where="a test")
+
+    assert set(at_one.numbers) == set(POOLED_CHAINS[1])
+    assert inspected(at_one, [key])[key] == shard.inspect("table")[key]
+    assert at_one.open == 1
 
 
 # --- compared ----------------------------------------------------------------------------------------------------
@@ -269,12 +298,20 @@ def test_arms_that_mean_something_else_here_are_refused() -> None:
     assert new_settings(own, frozen=False).fingerprint == "f" * 16
 
 
-def test_a_table_without_an_outcome_and_one_with_keys_of_no_schema_are_refused() -> None:
+def test_a_table_without_an_outcome_is_refused() -> None:
     with pytest.raises(ConfigError, match="no credited decision, so there is nothing to import"):
         table_start(record_of(learned_shard(decisions=1)), "new", SETTINGS, count_cap=None)
-    own_keys = learned(chains=[("my key",)])
-    with pytest.raises(ConfigError, match="my key"):
-        table_start(own_keys, "new", SETTINGS, count_cap=None)
+
+
+def test_a_table_of_an_agents_own_keys_goes_on_too() -> None:
+    record = learned(chains=[("my key",), ("paper/1|of mine",)])
+
+    taught = record_of(started(record)).numbers
+
+    assert taught.keys() == record.numbers.keys()
+    assert {arm: cell["credited"] for arm, cell in taught["my key"].items()} == {
+        arm: cell["credited"] for arm, cell in record.numbers["my key"].items()
+    }
 
 
 def test_the_fingerprint_of_settings_is_part_of_a_tables() -> None:

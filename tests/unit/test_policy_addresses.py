@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from memcon.errors import UnavailableError
-from memcon_policy_server.addresses import FolderShardMap, publish_address
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
+from memcon_policy_server.serving.addresses import FolderShardMap, publish_address
 from memcon_policy_server.shard_map import ShardAddress
 from memcon_policy_server.sharding import address_path, journal_path
 

@@ -13,13 +13,13 @@ from memcon.errors import DamagedFileError, InvariantError, LockedError, Storage
 from memcon.learning.events import Event
 from memcon.learning.shard import PolicyShard
 from memcon.testing.policy import decide_request, outcome_request
-from memcon_policy_server import compaction
-from memcon_policy_server.compaction import Compacted, compact
-from memcon_policy_server.fold import folded
-from memcon_policy_server.folder_lock import compacting, folding
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal import compaction, sqlite_journal
+from memcon_policy_server.journal.compaction import Compacted, compact
+from memcon_policy_server.journal.fold import folded
+from memcon_policy_server.journal.folder_lock import compacting, folding
+from memcon_policy_server.journal.snapshot import write_snapshot
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import base_path, journal_path, snapshot_path
-from memcon_policy_server.snapshot import write_snapshot
 from support import journals
 from support.shards import SECRET, SETTINGS
 
@@ -211,6 +211,33 @@ def test_events_stay_while_somebody_folds_them(tmp_path: Path) -> None:
             compact(tmp_path, 0, 1)
         assert not base_path(tmp_path, 0).exists()
     assert compact(tmp_path, 0, 1).dropped == 40
+
+
+def test_a_large_drop_leaves_room_for_an_owner_and_survives_a_kill_in_its_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal_of(tmp_path, exported=40)
+    before = table(tmp_path)
+    monkeypatch.setattr(sqlite_journal, "DROPPED_AT_ONCE", 6)
+    bases: list[int] = []
+
+    def look() -> None:
+        with opened(tmp_path) as owner:
+            # As an owner's commit would: the journal is free here.
+            owner.claim()
+            bases.append(owner.marks().base_seq)
+        if len(bases) == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteJournal, "_let_owner_in", staticmethod(look))
+        with pytest.raises(KeyboardInterrupt):
+            compact(tmp_path, 0, 1)
+
+    assert bases == [8, 16, 24]
+    assert table(tmp_path) == before
+    assert compact(tmp_path, 0, 1) == Compacted(shard=0, dropped=16, kept=1)
+    assert table(tmp_path) == before
 
 
 def test_two_compactions_do_the_work_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

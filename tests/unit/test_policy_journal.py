@@ -6,14 +6,16 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from memcon.errors import ConfigError, DamagedFileError, LockedError, NotFoundError, SchemaVersionError, StorageError
 from memcon.learning.events import Cancelled, EpisodeClosed, Event
-from memcon_policy_server import journal as journal_module
-from memcon_policy_server import sqlite_engine
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal import sqlite_engine
+from memcon_policy_server.journal import sqlite_journal as journal_module
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from support import journals
 from support.journals import altered
 
@@ -200,6 +202,25 @@ def test_what_was_compacted_away_is_not_read_and_the_rest_is_still_chained(tmp_p
     altered(path, "UPDATE commits SET body = X'90' WHERE first_seq = 4")
     with pytest.raises(DamagedFileError, match="events 4 to 5 were altered"):
         read_all(path, 3)
+
+
+def test_a_place_in_a_long_journal_is_found_without_reading_it(tmp_path: Path) -> None:
+    path = written(tmp_path / "shard-0.sqlite")
+    with opened(path) as journal:
+        asked: list[tuple[str, Any]] = []
+
+        @sa.event.listens_for(journal._store._reader, "before_cursor_execute")
+        def _note(_connection: Any, _cursor: Any, statement: str, values: Any, *_: Any) -> None:
+            asked.append((statement, values))
+
+        ends = [journal.commit_end(seq) for seq in range(7)]
+        known = [seq for seq in range(7) if journal.head_at(seq) is not None]
+        next(iter(journal.read(3)))
+    with closing(sqlite3.connect(path)) as connection:
+        plans = [connection.execute(f"EXPLAIN QUERY PLAN {text}", values).fetchall() for text, values in asked]
+    assert ends == [0, 1, 1, 3, 3, 5, 5]
+    assert known == [0, 1, 3, 5]
+    assert [plan for plan in plans if "SCAN commits" in str(plan)] == []
 
 
 def _other_version(path: Path) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from memcon.errors import DamagedFileError, LockedError, NotFoundError, SchemaVersionError
 from memcon.learning.events import EpisodeClosed, decode_event
-from memcon_policy_server import sqlite_engine
-from memcon_policy_server.fold import folded
-from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.migration import migrate
+from memcon_policy_server.journal import sqlite_engine
+from memcon_policy_server.journal.fold import folded
+from memcon_policy_server.journal.migration import migrate
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from support.journals import altered, events_of
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from memcon.errors import LockedError
-from memcon_policy_server import journal as journal_module
-from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.owner_process import end_owner, this_process
+from memcon_policy_server.journal import sqlite_journal as journal_module
+from memcon_policy_server.journal.owner_process import end_owner, this_process
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 
 # Claims the journal and stays inside a transaction; with "none" another process is the recorded owner.
 _ORPHAN = """
 import sys
 from pathlib import Path
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 journal = SqliteJournal(Path(sys.argv[1]), shard=0, num_shards=1)
 if sys.argv[2] == "claims":
     journal.claim()

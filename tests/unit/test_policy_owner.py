@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from memcon.errors import ConfigError, ConflictError, InvariantError, LockedError, MemconError, StorageError
+from memcon.learning import kernel, transfer
 from memcon.learning.exploration import UcbConfig
 from memcon.policy_types import LearningSettings, OutcomeReply
 from memcon.testing.policy import decide_request, outcome_request, state_keys, table_import
 from memcon_policy_server.client.local import LocalPolicyClient
-from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
+from memcon_policy_server.owner.shard_owner import ShardOwner
 from memcon_policy_server.sharding import export_path, journal_path, shard_of_keys
 from memcon_policy_server.wire import MovedError
 from support.owners import RecordedCommits, replied, ticks
@@ -200,6 +203,45 @@ async def test_an_import_is_durable_before_it_is_answered(owner: ShardOwner) -> 
     await owner.import_table(table_import(state_keys(3)))
 
     assert commits.batches == [1]
+
+
+@pytest.mark.parametrize("table", ["other", "table"])
+async def test_others_are_answered_while_the_numbers_of_an_import_are_checked(
+    owner: ShardOwner, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    await owner.open_table("other", SETTINGS)
+    may_go, check = threading.Event(), transfer.check_numbers
+
+    def slow(*given: Any) -> None:
+        assert may_go.wait(10)
+        check(*given)
+
+    monkeypatch.setattr(transfer, "check_numbers", slow)
+    imported = asyncio.create_task(owner.import_table(table_import(state_keys(3))))
+    await ticks()
+    await owner.decide(decide_request(1, table=table))
+    may_go.set()
+
+    # A decision that came meanwhile is not overrun.
+    (answer,) = await asyncio.gather(imported, return_exceptions=True)
+    assert isinstance(answer, ConflictError) == (table == "table")
+    assert (await owner.served())["tables"]["table"].get("imported") == (None if answer else "an earlier run")
+
+
+async def test_the_arithmetic_is_compiled_before_the_journal_is_claimed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed: list[bool] = []
+    compiled = kernel.kernels()
+
+    def compile_now() -> kernel.Kernels:
+        claimed.append(journal_path(tmp_path, 0).exists())
+        return compiled
+
+    monkeypatch.setattr(kernel, "kernels", compile_now)
+    owner = ShardOwner(tmp_path, shard=0, num_shards=1)
+    assert claimed == [False]
+    await owner.close()
 
 
 async def test_a_key_of_another_shard_is_refused(tmp_path: Path) -> None:

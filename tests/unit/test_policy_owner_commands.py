@@ -14,11 +14,11 @@ from memcon.learning.events import Event
 from memcon.learning.exploration import UcbConfig
 from memcon.policy_types import CancelRequest, DecideReply, OutcomeReply
 from memcon.testing.policy import decide_request, outcome_request, state_keys, table_import
-from memcon_policy_server import group_commit
 from memcon_policy_server.client.local import LocalPolicyClient
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.options import Limits, OwnerOptions
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.owner import group_commit
+from memcon_policy_server.owner.shard_owner import ShardOwner
 from memcon_policy_server.sharding import journal_path, shard_of_keys
 from memcon_policy_server.wire import LimitError, MovedError
 from support.owners import RecordedCommits, eventually, replied, ticks
@@ -93,7 +93,7 @@ async def test_a_refused_decide_of_a_batch_stands_in_its_place(owner: ShardOwner
     assert [type(reply).__name__ for reply in replies] == [
         "DecideReply", "NotFoundError", "ConflictError", "ConfigError", "DecideReply",
     ]  # fmt: skip
-    assert (await owner.dump("table"))["open"].keys() == {"decision-0", "decision-3"}
+    assert (await owner.served())["tables"]["table"]["open"].keys() == {"decision-0", "decision-3"}
 
 
 async def test_a_batch_whose_commit_fails_is_answered_by_none(owner: ShardOwner) -> None:
@@ -189,7 +189,9 @@ async def test_a_writer_that_does_not_keep_up_makes_decides_wait(
 
     assert (await waiting).decision_id == "decision-5"
     assert commits.batches == [4]
-    assert (await lazy.dump("table"))["open"].keys() == {f"decision-{number}" for number in (0, 1, 2, 3, 5)}
+    assert (await lazy.served())["tables"]["table"]["open"].keys() == {
+        f"decision-{number}" for number in (0, 1, 2, 3, 5)
+    }
 
 
 async def test_an_owner_whose_decides_are_durable_decides_none_at_once(owner: ShardOwner) -> None:
@@ -255,7 +257,7 @@ async def test_a_frozen_table_learns_nothing_and_says_so_after_a_restart(owner: 
     assert [await owner.freeze_table("table", True), await owner.freeze_table("table", True)] == [True, False]
     decision = await owner.decide(decide_request(0))
     await owner.outcomes([outcome_request(decision, 1.0)])
-    assert (await owner.dump("table"))["numbers"]["keys"] == {}
+    assert (await owner.served())["tables"]["table"]["numbers"]["keys"] == {}
     await owner.close()
 
     again = ShardOwner(tmp_path, shard=0, num_shards=1)
@@ -274,17 +276,32 @@ async def test_a_key_too_many_is_refused_and_known_ones_are_not(tmp_path: Path) 
     await owner.open_table("other", SETTINGS)
     first = await owner.decide(decide_request(0, key="a"))
     await owner.decide(decide_request(1, key="b"))
-    before = await owner.dump("table")
+    before = (await owner.served())["tables"]
 
     with pytest.raises(LimitError, match="has 2 keys at shard 0, 1 more would pass max_keys_per_table = 2"):
         await owner.decide(decide_request(2, key="c"))
     with pytest.raises(LimitError, match="max_keys_per_table"):
         await owner.import_table(table_import(state_keys(3), table="other"))
 
-    assert await owner.dump("table") == before
+    assert (await owner.served())["tables"] == before
     await owner.decide(decide_request(3, key="a"))
     await owner.outcomes([outcome_request(first, 1.0)])
     assert owner.metrics().conflicts == 2
+    await owner.close()
+
+
+async def test_a_table_of_too_many_arms_is_refused_and_an_older_one_is_not(tmp_path: Path) -> None:
+    options = OwnerOptions(limits=Limits(max_arms=8))
+    owner = ShardOwner(tmp_path, shard=0, num_shards=1)
+    await owner.open_table("older", SETTINGS)
+    await owner.close()
+    owner = ShardOwner(tmp_path, shard=0, num_shards=1, options=options)
+
+    with pytest.raises(LimitError, match="'table': it has 9 arms, max_arms is 8"):
+        await owner.open_table("table", SETTINGS)
+
+    await owner.open_table("older", SETTINGS)
+    assert list(owner.tables()) == ["older"]
     await owner.close()
 
 
@@ -331,11 +348,26 @@ async def test_an_owner_counts_what_it_did(owner: ShardOwner) -> None:
 
 
 async def test_the_tables_are_listed_with_their_sizes(owner: ShardOwner) -> None:
-    await owner.decide(decide_request(0))
+    await owner.outcomes([outcome_request(await owner.decide(decide_request(0)), 1.0)])
+    await owner.decide(decide_request(1))
 
-    listed = owner.tables()
+    listed = json.loads(json.dumps(owner.tables()))["table"]
 
-    assert json.loads(json.dumps(listed))["table"]["settings"]["rule"] == "ucb"
-    assert {name: listed["table"][name] for name in ("keys", "open", "version")} == {"keys": 1, "open": 1, "version": 2}
+    assert listed.pop("settings")["rule"] == "ucb"
+    assert listed == {"keys": 1, "taken": 2, "credited": 1, "open": 1, "closed": 1, "version": 4}
+
+
+async def test_one_table_is_given_whole_or_at_some_keys(owner: ShardOwner) -> None:
+    await owner.open_table("other", SETTINGS)
+    for number, key in enumerate(("a", "ab", "c")):
+        await owner.decide(decide_request(number, key=key))
+    whole = (await owner.served())["tables"]
+
+    assert (await owner.served("table"))["tables"] == {"table": whole["table"]}
+    numbers = whole["table"]["numbers"]["keys"]
+    for text, keys in (("a", ["a"]), ("ab", ["ab"]), ("b", ["ab"]), ("none", [])):
+        at_some = (await owner.served("table", text))["tables"]["table"]
+        assert at_some["numbers"]["keys"] == {key: numbers[key] for key in keys}
+        assert at_some.keys() == {"schema_version", "table", "settings", "numbers"}
     with pytest.raises(NotFoundError, match="nowhere"):
-        await owner.dump("nowhere")
+        await owner.served("nowhere")

@@ -12,11 +12,12 @@ from memcon.learning.events import Cancelled, Decided
 from memcon.learning.exploration import UcbConfig
 from memcon.policy_types import DecideReply, OutcomeReply, OutcomeRequest
 from memcon.testing.policy import decide_request, outcome_request
-from memcon_policy_server import expiry as expiry_module
-from memcon_policy_server.expiry import Expiry
-from memcon_policy_server.fold import folded
+from memcon_policy_server.journal.fold import folded
 from memcon_policy_server.options import OwnerOptions
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.owner import expiry as expiry_module
+from memcon_policy_server.owner.expiry import Expiry
+from memcon_policy_server.owner.shard_owner import ShardOwner
+from memcon_policy_server.wire import MovedError
 from support.owners import HandClock, eventually
 
 SETTINGS = UcbConfig().learning_settings()
@@ -113,12 +114,12 @@ async def expired(directory: Path, default_reward: float | None) -> tuple[ShardO
 
 async def test_an_outcome_after_the_expiry_is_late_and_counts(tmp_path: Path) -> None:
     owner, decision = await expired(tmp_path, None)
-    taken = (await owner.dump("table"))["numbers"]["keys"]["key"]["retrieve_shallow"]["taken"]
+    taken = (await owner.served())["tables"]["table"]["numbers"]["keys"]["key"]["retrieve_shallow"]["taken"]
 
     late = outcome_request(decision, 1.0)
     assert [await told(owner, late), await told(owner, late)] == ["late", "duplicate"]
 
-    row = (await owner.dump("table"))["numbers"]["keys"]["key"]["retrieve_shallow"]
+    row = (await owner.served())["tables"]["table"]["numbers"]["keys"]["key"]["retrieve_shallow"]
     assert (taken, row["taken"], row["credited"]) == (0, 1, 1)
     assert owner.metrics().outcomes == {"late": 1, "duplicate": 1}
     await owner.close()
@@ -126,14 +127,14 @@ async def test_an_outcome_after_the_expiry_is_late_and_counts(tmp_path: Path) ->
 
 async def test_after_a_default_outcome_the_real_one_is_only_recorded(tmp_path: Path) -> None:
     owner, decision = await expired(tmp_path, -0.5)
-    learned = (await owner.dump("table"))["numbers"]
+    learned = (await owner.served())["tables"]["table"]["numbers"]
 
     request = outcome_request(decision, 1.0)
     assert [await told(owner, request), await told(owner, request)] == ["not_applied", "duplicate"]
     (other,) = await owner.outcomes([outcome_request(decision, 0.5)])
 
     assert isinstance(other, ConflictError)
-    assert (await owner.dump("table"))["numbers"] == learned
+    assert (await owner.served())["tables"]["table"]["numbers"] == learned
     before = await owner.served()
     await owner.close()
     core, _ = folded(tmp_path, 0, 1)
@@ -164,8 +165,27 @@ async def test_those_that_are_open_at_a_start_begin_anew(tmp_path: Path) -> None
     assert again.metrics().open_decisions == 3
     await eventually(lambda: again.metrics().expired == 3)
 
-    assert (await again.dump("table"))["open"] == {}
+    assert (await again.served())["tables"]["table"]["open"] == {}
     await again.close()
+
+
+async def test_a_lease_that_lapses_at_the_last_moment_stops_no_timer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = new_owner(tmp_path, 0.02)
+    await owner.open_table("table", SETTINGS)
+    refused: list[str] = []
+
+    def lapsed() -> None:
+        refused.append("moved")
+        raise MovedError("the lease lapsed since it was looked at")
+
+    await owner.decide(decide_request(0))
+    with monkeypatch.context() as patched:
+        patched.setattr(owner._run, "check_answers", lapsed)
+        await eventually(lambda: len(refused) > 1)
+    await eventually(lambda: owner.metrics().expired == 1)
+    await owner.close()
 
 
 async def test_without_the_option_nothing_expires(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from memcon.errors import LockedError, MemconError, StorageError
 from memcon.learning.exploration import UcbConfig
 from memcon.testing.policy import decide_request, outcome_request
 from memcon_policy_server.client.local import LocalPolicyClient
-from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.lease import LEASE_S, Lease
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.options import OwnerOptions
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.owner.lease import LEASE_S, Lease
+from memcon_policy_server.owner.shard_owner import ShardOwner
 from memcon_policy_server.sharding import journal_path
 from memcon_policy_server.wire import MovedError
 from support.owners import HandClock, eventually

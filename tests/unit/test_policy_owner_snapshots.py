@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 
+from memcon.errors import InvariantError, StorageError
 from memcon.learning.exploration import UcbConfig
 from memcon.policy_types import DecideReply
 from memcon.testing.policy import decide_request, outcome_request
-from memcon_policy_server import snapshot_writer
-from memcon_policy_server.fold import folded, unsigned_shard
+from memcon_policy_server.journal.fold import folded, unsigned_shard
+from memcon_policy_server.journal.snapshot import read_snapshot, write_snapshot
 from memcon_policy_server.options import OwnerOptions
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.owner import snapshot_writer
+from memcon_policy_server.owner.shard_owner import ShardOwner
 from memcon_policy_server.sharding import snapshot_path
-from memcon_policy_server.snapshot import read_snapshot, write_snapshot
 from support.owners import RecordedCommits, eventually, ticks
 
 SETTINGS = UcbConfig().learning_settings()
@@ -114,17 +115,79 @@ async def test_closing_writes_a_last_snapshot_and_only_if_there_is_something_new
     assert snapshot_path(tmp_path, 0).stat().st_mtime_ns == written
 
 
+@pytest.mark.parametrize("durable", [True, False])
+async def test_who_still_asks_while_it_closes_is_answered_durably_or_refused(tmp_path: Path, durable: bool) -> None:
+    owner = new_owner(tmp_path, every=1_000_000, durable_decides=durable)
+    await owner.open_table("table", SETTINGS)
+    replied: list[str] = []
+
+    async def asks_on(client: int) -> None:
+        for number in range(client, 1_000_000, 8):
+            reply = await owner.decide(decide_request(number, key=f"key {number % 3}", draw=number))
+            replied.append(reply.decision_id)
+
+    clients = [asyncio.create_task(asks_on(client)) for client in range(8)]
+    await eventually(lambda: len(replied) > 20)
+    await owner.close()
+
+    ends = await asyncio.wait_for(asyncio.gather(*clients, return_exceptions=True), 10)
+    assert [type(end) for end in ends] == [StorageError] * 8
+    whole, last_seq = folded(tmp_path, 0, 1)
+    # The last snapshot is of the journal's last event and of nothing beyond it.
+    core, from_snapshot = folded(tmp_path, 0, 1, from_snapshot=True)
+    assert (core.dump("table"), from_snapshot) == (whole.dump("table"), last_seq)
+    assert set(replied) <= set(whole.open_ids("table"))
+
+
+async def test_a_replaced_owner_leaves_the_snapshot_to_the_newer_one(tmp_path: Path) -> None:
+    old = new_owner(tmp_path, every=1_000_000)
+    await old.open_table("table", SETTINGS)
+    await decided(old, range(3))
+    newer = new_owner(tmp_path, every=1)
+    await decided(newer, range(3, 9))
+    await eventually(lambda: newer.metrics().snapshots)
+    await newer.close()
+    written = snapshot_path(tmp_path, 0).read_bytes()
+
+    # As a process that was stopped for a moment and has not looked at its journal since.
+    old._commits.fault = old._commits.refusal = None
+    await old.close()
+
+    assert snapshot_path(tmp_path, 0).read_bytes() == written
+    assert old.metrics().snapshot_failures == 1
+
+
+async def test_a_snapshot_that_the_journal_does_not_follow_is_named_and_can_be_moved_away(tmp_path: Path) -> None:
+    owner = new_owner(tmp_path)
+    await owner.open_table("table", SETTINGS)
+    await decided(owner, range(4))
+    before = await owner.served()
+    head = owner._journal.head_at(2)
+    assert head is not None
+    ahead = owner._core.state()
+    owner.release()
+    place = snapshot_path(tmp_path, 0)
+    write_snapshot(place, shard=0, num_shards=1, seq=2, head=head, state=ahead)
+
+    with pytest.raises(InvariantError, match=r"snapshot after event 2: move .*shard-0\.snapshot away"):
+        new_owner(tmp_path)
+    place.unlink()
+    again = new_owner(tmp_path)
+    assert await again.served() == before
+    await again.close()
+
+
 async def test_a_large_shard_is_copied_less_often(tmp_path: Path) -> None:
     owner = new_owner(tmp_path, every=4)
     await owner.open_table("table", SETTINGS)
     await owner.decide_batch([decide_request(n, key=f"key {n}") for n in range(40)])
     await eventually(lambda: owner.metrics().snapshots == 1)
 
-    # 40 keys and 40 open decisions: the next one is due 160 events later.
-    await owner.decide_batch([decide_request(n, key=f"key {n % 40}") for n in range(40, 190)])
+    # 40 keys and 40 open decisions: the next one is due 120 events later.
+    await owner.decide_batch([decide_request(n, key=f"key {n % 40}") for n in range(40, 155)])
     await ticks()
     assert owner.metrics().snapshots == 1
-    await owner.decide_batch([decide_request(n, key=f"key {n % 40}") for n in range(190, 210)])
+    await owner.decide_batch([decide_request(n, key=f"key {n % 40}") for n in range(155, 175)])
     await eventually(lambda: owner.metrics().snapshots == 2)
     await owner.close()
 

@@ -15,10 +15,10 @@ from memcon.errors import DamagedFileError, MemconError, SchemaVersionError
 from memcon.learning.events import Event
 from memcon.learning.shard import PolicyShard
 from memcon.testing.policy import decide_request, outcome_request
-from memcon_policy_server.fold import check_journal, folded, restore, unsigned_shard
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.fold import check_journal, folded, restore, unsigned_shard
+from memcon_policy_server.journal.snapshot import read_snapshot, write_snapshot
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import journal_path, snapshot_path
-from memcon_policy_server.snapshot import read_snapshot, write_snapshot
 from support import journals
 from support.shards import SECRET, SETTINGS
 

@@ -66,6 +66,18 @@ def test_loaded_state_is_the_shard_again(form: Callable[[dict[str, Any]], dict[s
     assert again.state() == shard.state()
 
 
+def test_what_was_captured_is_the_state_of_that_moment_whenever_it_is_written_out() -> None:
+    shard = lived()
+    before, captured = shard.state(), shard.captured()
+
+    for n in range(20, 40):
+        shard.outcome(outcome_request(decided(shard, n, key="key 0"), 1.0))
+    shard.freeze_table("table", True)
+
+    assert shard.state() != before
+    assert captured() == before
+
+
 def test_loaded_shard_repeats_its_answers_whole() -> None:
     shard = lived()
     before = {n: shard.decide(decide_request(n, key=f"key {n % 2}")).reply for n in (8, 9, 10, 11)}

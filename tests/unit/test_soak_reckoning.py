@@ -8,7 +8,7 @@ import pytest
 
 from memcon.learning.events import Cancelled, Credited, Event, RecoveredDecision
 from memcon.learning.events import Decided as DecidedEvent
-from memcon_policy_server.lease import LEASE_S
+from memcon_policy_server.owner.lease import LEASE_S
 from soak.agent import reward_of
 from soak.ledger import Ledger
 from soak.log import Began, Decided, Ended, Failed, LogReader, LogWriter, Record, Told

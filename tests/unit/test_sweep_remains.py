@@ -16,7 +16,7 @@ from memcon_platform.sweep.remains import streams_left, write_served_tables
 from memcon_platform.sweep.run_folder import policy_folder
 from memcon_platform.sweep.status import StreamStatus
 from memcon_policy_server.client.local import LocalPolicyClient
-from memcon_policy_server.owner import is_exported
+from memcon_policy_server.owner.exports import is_exported
 from memcon_policy_server.sharding import export_path
 from support.episodes import FakeCell, write_run
 

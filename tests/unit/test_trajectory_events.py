@@ -18,7 +18,7 @@ from memcon.learning.shard import PolicyShard
 from memcon.testing.policy import decide_request, outcome_request
 from memcon_platform.trajectory import events as events_module
 from memcon_platform.trajectory.events import EVENT_SCHEMA, export_events
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import journal_path
 from support import journals
 from support.shards import SECRET, SETTINGS
@@ -105,6 +105,31 @@ def test_columns_hold_the_fields_of_the_events(tmp_path: Path) -> None:
     assert (expired["kind"], expired["default_reward"], expired["keys"]) == ("expired", -0.25, None)
     assert (imported["table"], imported["decision_id"]) == ("table", None)
     assert exported(tmp_path / "events") == [decided, RECOVERED, EXPIRED, IMPORTED]
+
+
+def test_any_whole_number_that_a_client_may_send_is_exported(tmp_path: Path) -> None:
+    most = (1 << 53) - 1
+    credited = dataclasses.replace(RECOVERED, position=most - 1, num_decisions=most)
+    add(tmp_path, [credited])
+    export_events(tmp_path, tmp_path / "events")
+    assert exported(tmp_path / "events") == [credited]
+
+
+def test_an_export_of_a_newer_journal_than_this_one_is_not_mixed_with_it(tmp_path: Path) -> None:
+    events, place = history(12), tmp_path / "events"
+    add(tmp_path, events[:5])
+    copy = journal_path(tmp_path, 0).read_bytes()
+    for last in (8, 12):
+        with opened(tmp_path) as journal:
+            journal.claim()
+            journal.append(events[journal.last_seq : last])
+        export_events(tmp_path, place)
+    before = rows(place)
+    journal_path(tmp_path, 0).write_bytes(copy)
+
+    with pytest.raises(DamagedFileError, match=r"events-0*9\.parquet.*is exported to event 0 only"):
+        export_events(tmp_path, place)
+    assert rows(place) == before
 
 
 def test_a_long_journal_is_written_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

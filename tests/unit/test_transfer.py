@@ -88,6 +88,16 @@ def test_key_of_another_schema_is_refused(key: str) -> None:
         transfer.check_numbers(SETTINGS, {key: {"noop": _cell()}})
 
 
+def test_a_table_of_one_key_takes_any_text_as_its_decides_do() -> None:
+    paper = UniformConfig().learning_settings()
+
+    for key in ("key", "paper/2|of mine", FINE):
+        transfer.check_numbers(paper, {key: {"noop": _cell()}})
+        assert transfer.owning_keys(paper, {key: {}}) == {key: key}
+    with pytest.raises(ConfigError, match="imported key ''"):
+        transfer.check_numbers(paper, {"": {"noop": _cell()}})
+
+
 def test_arm_that_the_table_does_not_have_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(ConfigError, match="did you mean 're_retrieve'"):
         transfer.check_numbers(SETTINGS, {FINE: {"re_retrieves": _cell()}})

@@ -19,7 +19,7 @@ from memcon.testing.framework import FixedMemory, Switches, switch_task
 from memcon.testing.policy import FakePolicyClient
 from memcon.types import Episode
 from memcon_policy_server.client.local import LocalPolicyClient
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import export_path, journal_path
 from memcon_workers.episode import Attempt, Player
 from memcon_workers.spec import PluginSpec, StreamError, StreamReady, StreamResult, TaskEnded

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import functools
 import importlib
+import logging
 from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass
 from math import inf, log, sqrt
 from typing import Any
 
 __all__ = ["MOST_ARMS", "Kernels", "Selection", "compiled", "kernels", "plain"]
+
+_log = logging.getLogger(__name__)
 
 # Bits of a mask in a signed 64-bit number.
 MOST_ARMS = 62
@@ -159,27 +162,29 @@ def plain() -> Kernels:
 
 @functools.cache
 def compiled() -> Kernels | None:
-    """The functions as numba compiles them, over a float64 array; None without numba.
+    """The functions as numba compiles them, over a float64 array; None without numba, or with one that cannot.
 
     Compiled here, or taken from numba's cache on disk, so that no decision waits for it.
     """
+    select = "int64(float64[::1], int64, int64, int64, float64, float64)"
     try:
         numba = importlib.import_module("numba")
-    except ImportError:
+        return Kernels(
+            is_compiled=True,
+            selections={function.__name__: _jit(numba, select, function) for function in _SELECTIONS},
+            credit=_jit(numba, "boolean(float64[::1], int64, int64, float64, float64, float64)", credit),
+        )
+    except ModuleNotFoundError:
         return None
-    select = "int64(float64[::1], int64, int64, int64, float64, float64)"
-    return Kernels(
-        is_compiled=True,
-        selections={function.__name__: _jit(numba, select, function) for function in _SELECTIONS},
-        credit=_jit(numba, "boolean(float64[::1], int64, int64, float64, float64, float64)", credit),
-    )
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with numba, plain Python gives the same bits
+        _log.warning("kernel.not_compiled", extra={"error": f"{type(error).__name__}: {error}"})
+        return None
 
 
 def _jit(numba: Any, signature: str, function: Callable[..., Any]) -> Any:
     try:
         return numba.njit(signature, cache=True)(function)
-    except RuntimeError:
-        # No place for the cache can be written to: compile in memory.
+    except Exception:  # noqa: BLE001 - no place for the cache, a full disk, a torn file in it: compile in memory
         return numba.njit(signature)(function)
 
 

@@ -7,7 +7,8 @@ thread-safe: one writer a table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -46,7 +47,7 @@ class KeyView:
 
 
 class QTable:
-    """Action values of one table. When it is frozen, nothing but `load` and `load_state` changes them.
+    """Action values of one table. When it is frozen, nothing but what loads them changes them.
 
     Args:
         settings: Of the table.
@@ -127,6 +128,13 @@ class QTable:
             return row
         starts = [self.starts.get(key, 0) for key in keys]
         return b"".join([self._cells[at : at + self._seen].tobytes() for at in starts])
+
+    def with_row(self, row: bytes) -> Any:
+        """Cells for a kernel in which what `rows` gave for one key stands at `num_arms`, behind the priors."""
+        cells = np.empty(self._num_arms + self._seen)
+        cells[: self._num_arms] = self._priors
+        cells[self._num_arms :] = np.frombuffer(row)
+        return cells if self._kernels.is_compiled else cells.data
 
     def views_of(self, rows: bytes) -> tuple[KeyView, ...]:
         """What `rows` gave, as a rule sees it."""
@@ -233,19 +241,39 @@ class QTable:
         Raises:
             InvariantError: a key has numbers already; nothing is changed.
         """
-        for key in numbers:
+        self.load_rows(list(numbers), self.rows_of(numbers))
+
+    def rows_of(self, numbers: Numbers) -> bytes:
+        """`numbers` as `load_rows` takes them, native float64. Slow and changes nothing: good for another thread."""
+        n, rows = self._num_arms, array("d")
+        unmet = [*self._priors, *[0.0] * (self._size - n)]
+        for arms in numbers.values():
+            row = unmet.copy()
+            for arm, cell in arms.items():
+                i = self._place[arm]
+                row[i] = float.fromhex(str(cell["q"]))
+                row[i + n] = float(cell["taken"])
+                row[i + 2 * n] = float(cell["credited"])
+                row[i + 3 * n] = float.fromhex(str(cell["squares"]))
+            rows.extend(row)
+        return rows.tobytes()
+
+    def load_rows(self, keys: Sequence[str], rows: bytes) -> None:
+        """Take over the `rows` of `keys`, in their order.
+
+        Raises:
+            InvariantError: a key has numbers already; nothing is changed.
+        """
+        for key in keys:
             if key in self.starts:
                 raise InvariantError(f"importing numbers at '{key}': the key has numbers already")
-        for key, arms in numbers.items():
-            at = self._new_row(key)
-            for arm, cell in arms.items():
-                values = (
-                    float.fromhex(str(cell["q"])),
-                    float(cell["taken"]),
-                    float(cell["credited"]),
-                    float.fromhex(str(cell["squares"])),
-                )
-                self._cells[at + self._place[arm] : at + self._size : self._num_arms] = np.array(values)
+        first = (len(self.starts) + 1) * self._size
+        used = first + len(keys) * self._size
+        if used > len(self._cells):
+            self._grow(2 * used)
+        self._cells[first:used] = memoryview(rows).cast("d")
+        # The same dict: a selector has it.
+        self.starts.update({key: first + number * self._size for number, key in enumerate(keys)})
 
     def state(self) -> dict[str, Any]:
         """Everything, as values that msgpack takes: the keys, oldest first, and their rows as native float64 bytes."""
@@ -264,16 +292,20 @@ class QTable:
                 f"restoring {len(keys)} keys from {len(rows)} bytes into a table with {len(self.starts)} keys and "
                 f"{self._num_arms} arms: expected an empty table and {self._size * _FLOAT_BYTES} bytes a key"
             )
-        used = (len(keys) + 1) * self._size
-        if used > len(self._cells):
-            self._grow(2 * used)
-        self._cells[self._size : used] = memoryview(rows).cast("d")
-        # The same dict: a selector has it.
-        self.starts.update({key: (number + 1) * self._size for number, key in enumerate(keys)})
+        self.load_rows(keys, rows)
 
-    def dump(self) -> dict[str, Any]:
-        """All numbers as JSON-able values; floats as `float.hex`, so that equal text means equal bits."""
-        return {"schema_version": _DUMP_VERSION, "keys": {key: self._dump_row(key) for key in self.keys()}}
+    def totals(self, keys: Sequence[str] | None = None) -> tuple[int, int]:
+        """Sums of taken and of credited over all arms at `keys`; None = at all keys."""
+        rows = np.frombuffer(self._cells, dtype=np.float64).reshape(-1, _PLANES, self._num_arms)
+        # Row 0 is that of a key never met.
+        own = slice(1, len(self.starts) + 1) if keys is None else [self.starts[key] // self._size for key in keys]
+        taken, credited = rows[own, 1:3].sum(axis=(0, 2))
+        return int(taken), int(credited)
+
+    def dump(self, keys: Collection[str] | None = None) -> dict[str, Any]:
+        """The numbers at `keys`, None = all, as JSON-able values; floats as `float.hex`: equal text is equal bits."""
+        named = self.keys() if keys is None else sorted(keys)
+        return {"schema_version": _DUMP_VERSION, "keys": {key: self._dump_row(key) for key in named}}
 
     def _dump_row(self, key: str) -> dict[str, dict[str, str | int]]:
         at, n = self.starts[key], self._num_arms

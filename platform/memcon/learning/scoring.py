@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from memcon.errors import ConfigError, InvariantError, UnknownNameError
 from memcon.learning import credit, state_key
@@ -123,6 +124,12 @@ class Scoring:
         """
         return self._rechosen(rows, self._allowed(event), event.draw)
 
+    def chosen_from(self, event: Decided, rows: bytes) -> Choice:
+        """As `chosen_again`, by the quick way where the rule has one, which leaves the columns out."""
+        if self._quick is None:
+            return self.chosen_again(event, rows)
+        return self._quick.choose_from(rows, self._allowed(event), event.draw)
+
     def _allowed(self, event: Decided) -> tuple[str, ...]:
         return self._all if event.allowed is None else self._in_arm_order(event.allowed)
 
@@ -204,6 +211,21 @@ class Scoring:
             )
         return tuple([arm for arm in self.settings.action_ids if arm in asked])
 
+    def totals(self) -> tuple[int, int]:
+        """Decisions taken and decisions credited, each once, though it counts at every key of its chain.
+
+        A sum over all keys: for a listing, not for every request.
+        """
+        finest = self._schemas[0]
+        own = None if self._has_one_key else [k for k in self._numbers.starts if state_key.schema_of(k) == finest]
+        return self._numbers.totals(own)
+
+    def numbers_of(self, text: str) -> dict[str, Any]:
+        """As the whole's dump, the numbers of the key `text`, or of all that hold it, with the coarser keys of each."""
+        found = state_key.matching(self._numbers.starts, text)
+        chains = [state_key.chain_from(self._schemas, key) for key in found]
+        return self._numbers.dump({key for chain in chains for key in chain if key in self._numbers})
+
     def inspect(self) -> dict[str, dict[str, dict[str, float | int | None]]]:
         """Per key and arm: q, taken, credited, bonus, score and the rule's other columns (MC-36).
 
@@ -212,7 +234,7 @@ class Scoring:
         return {key: self._inspect_key(key) for key in self._numbers.keys()}  # noqa: SIM118 - sorted keys of a QTable
 
     def _inspect_key(self, key: str) -> dict[str, dict[str, float | int | None]]:
-        views = self._numbers.views(self._chain_from(key))
+        views = self._numbers.views(state_key.chain_from(self._schemas, key))
         view = views[0]
         choice = self._rule.choose(views, allowed=view.action_ids, draw=0)
         columns = {name: values for name, values in choice.columns.items() if name != _DRAWN}
@@ -227,10 +249,3 @@ class Scoring:
             }
             for i, arm in enumerate(view.action_ids)
         }
-
-    def _chain_from(self, key: str) -> tuple[str, ...]:
-        """`key` and its coarser keys."""
-        if len(self._schemas) == 1:
-            return (key,)
-        place = self._schemas.index(state_key.schema_of(key))
-        return (key, *[state_key.project(key, schema) for schema in self._schemas[place + 1 :]])

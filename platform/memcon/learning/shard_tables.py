@@ -6,7 +6,7 @@ the same bits again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from memcon import ids
@@ -92,6 +92,14 @@ class ShardTables:
         """
         return self._table(table).dump()
 
+    def dump_keys(self, table: str, text: str) -> dict[str, Any]:
+        """Of `dump` the numbers of the key `text`, or of all keys that hold it, with their coarser keys.
+
+        Raises:
+            NotFoundError: no such table.
+        """
+        return self._table(table).dump_keys(text)
+
     def inspect(self, table: str) -> dict[str, dict[str, dict[str, float | int | None]]]:
         """Per key and arm: q, taken, credited, bonus and score (MC-36); None where infinite or absent.
 
@@ -140,17 +148,38 @@ class ShardTables:
         """
         return self._table(table).counts()
 
+    def totals(self, table: str) -> dict[str, int]:
+        """Decisions "taken" and "credited" here; a sum over all keys, unlike `counts`.
+
+        Raises:
+            NotFoundError: no such table.
+        """
+        taken, credited = self._table(table).totals()
+        return {"taken": taken, "credited": credited}
+
     # --- the state as a whole ---------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """All that `load` needs to go on from here, as values that msgpack takes. Quick: nothing is encoded."""
-        return {
+        """All that `load` needs to go on from here, as values that msgpack takes."""
+        return self.captured()()
+
+    def captured(self, only: str | None = None) -> Callable[[], dict[str, Any]]:
+        """What gives the `state` of this moment later, in any thread: containers are copied here, and no more.
+
+        With `only` of this table alone.
+
+        Raises:
+            NotFoundError: no such table.
+        """
+        tables = self._tables if only is None else {only: self._table(only)}
+        captured = {name: table.captured() for name, table in tables.items()}
+        rest = {
             "version": _STATE_VERSION,
             "shard": self._shard,
             "num_shards": self._num_shards,
             "received": self._received,
-            "tables": {name: table.state() for name, table in self._tables.items()},
         }
+        return lambda: {**rest, "tables": {name: state() for name, state in captured.items()}}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from a `state` of the same shard, as if this fresh one had folded all events before it.

@@ -9,7 +9,7 @@ percent-encoded, so that any goal type survives the round trip. A *chain* is a k
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -25,6 +25,7 @@ __all__ = [
     "KeyField",
     "KeySchema",
     "StateKey",
+    "chain_from",
     "chain_schemas",
     "check_chain",
     "held_bin",
@@ -33,6 +34,7 @@ __all__ = [
     "key_text",
     "learning_phase_of",
     "locations_bin",
+    "matching",
     "max_keys",
     "memory_bin",
     "parse",
@@ -235,6 +237,24 @@ def project(text: str, schema: KeySchema) -> str:
         return "|".join([schema.label, *[parts[field.name] for field in schema.fields]])
     except KeyError as error:
         raise ConfigError(f"state key {text!r}: it has no component {error}, which '{schema.label}' needs") from None
+
+
+def chain_from(schemas: tuple[KeySchema, ...], key: str) -> tuple[str, ...]:
+    """`key`, of any level of a table with `schemas`, and its coarser keys.
+
+    Raises:
+        ConfigError: `key` lacks a component that a coarser schema needs.
+    """
+    if len(schemas) == 1:
+        # The text of a key without coarser ones is the caller's.
+        return (key,)
+    place = schemas.index(schema_of(key))
+    return (key, *[project(key, schema) for schema in schemas[place + 1 :]])
+
+
+def matching(keys: Collection[str], text: str) -> list[str]:
+    """The key `text` if it is among `keys`, else all of them that hold it."""
+    return [text] if text in keys else [key for key in keys if text in key]
 
 
 def check_chain(schemas: tuple[KeySchema, ...], keys: tuple[str, ...]) -> None:

@@ -132,7 +132,15 @@ class PolicyTable(Scoring):
         if self._source not in {"", event.source}:
             raise InvariantError(f"table '{self._table}': imported from '{event.source}' after '{self._source}'")
         transfer.check_numbers(self.settings, event.numbers)
-        self._numbers.load(event.numbers)
+        self.take_over(event, self.rows_of(event))
+
+    def rows_of(self, event: Imported) -> bytes:
+        """What `take_over` needs of an import whose numbers were checked. Changes nothing; from any thread."""
+        return self._numbers.rows_of(event.numbers)
+
+    def take_over(self, event: Imported, rows: bytes) -> None:
+        """Apply an import that may follow, with its `rows_of`: quick, whatever it holds."""
+        self._numbers.load_rows(list(event.numbers), rows)
         self._source = event.source
         self._version += 1
 
@@ -251,30 +259,42 @@ class PolicyTable(Scoring):
 
     def dump(self) -> dict[str, Any]:
         """The whole state, canonical: two equal states give equal JSON text, whatever shards they were folded by."""
-        imported = {"imported": self._source} if self._source else {}
         # Only where the table was frozen or thawed meanwhile.
         unlike = sorted(name for name, opened in self._open.items() if opened.counted == self.settings.frozen)
         otherwise = {"open_from_before_freeze_or_thaw": unlike} if unlike else {}
         return {
             "schema_version": 1,
-            "table": self._table,
-            "settings": encode_settings(self.settings),
-            **imported,
+            **self._heading(),
             "numbers": self._numbers.dump(),
             "open": {name: codec.encode(self._open[name].event) for name in sorted(self._open)},
             **self._closed.dump(),
             **otherwise,
         }
 
-    def state(self) -> dict[str, Any]:
-        """All that `load` needs, in order, as values that msgpack takes; quick, since an event loop waits for it."""
+    def dump_keys(self, text: str) -> dict[str, Any]:
+        """Of `dump` what `numbers_of` the key `text` needs to be understood: no decisions."""
+        return {"schema_version": 1, **self._heading(), "numbers": self.numbers_of(text)}
+
+    def _heading(self) -> dict[str, Any]:
+        imported = {"imported": self._source} if self._source else {}
+        return {"table": self._table, "settings": encode_settings(self.settings), **imported}
+
+    def captured(self) -> Callable[[], dict[str, Any]]:
+        """What gives all that `load` needs, as it is now, in order, as values that msgpack takes.
+
+        This is quick, since an event loop waits for it; what it gives may be called later and in any thread.
+        """
+        # One that is open never changes, but for its token.
+        opened, rest = list(self._open.values()), self._but_open()
+        return lambda: {**rest, "open": [_open_state(decision) for decision in opened]}
+
+    def _but_open(self) -> dict[str, Any]:
         return {
             "created": encode_settings(self.created),
             "settings": encode_settings(self.settings),
             "source": self._source,
             "version": self._version,
             "numbers": self._numbers.state(),
-            "open": [_open_state(opened) for opened in self._open.values()],
             "closed": self._closed.state(),
         }
 
@@ -307,7 +327,7 @@ class PolicyTable(Scoring):
             allowed=None if allowed is None else tuple(allowed),
             action_id=action_id,
         )
-        choice = self.chosen_again(event, rows)
+        choice = self.chosen_from(event, rows)
         if choice.action_id != action_id:
             raise InvariantError(f"loading {event}: the numbers beside it give '{choice.action_id}'")
         return decision_id, OpenDecision(

@@ -15,6 +15,7 @@ from memcon.errors import ConfigError, UnknownNameError
 from memcon.learning import state_key
 from memcon.learning.credit import MAX_ABS_REWARD, RewardSettings
 from memcon.learning.q_table import Numbers
+from memcon.learning.state_key import KeySchema
 from memcon.policy_types import LearningSettings
 
 __all__ = [
@@ -68,13 +69,12 @@ def check_numbers(settings: LearningSettings, numbers: Numbers) -> None:
     """Refuse numbers that no table with `settings` can have.
 
     Raises:
-        ConfigError: names the key and the arm; a key of another schema, an unknown arm, or impossible values.
+        ConfigError: names the key and the arm; a key that is none of the chain's schemas where it has several, an
+            unknown arm, or impossible values.
     """
     schemas = state_key.chain_schemas(settings)
     for key, arms in numbers.items():
-        if state_key.parse(key).schema not in schemas:
-            labels = ", ".join(schema.label for schema in schemas)
-            raise ConfigError(f"imported key {key!r}: the table's keys are of {labels}")
+        _check_key(key, schemas)
         for arm, cell in arms.items():
             if arm not in settings.action_ids:
                 raise UnknownNameError(f"imported arm at {key!r}", arm, settings.action_ids)
@@ -84,6 +84,16 @@ def check_numbers(settings: LearningSettings, numbers: Numbers) -> None:
                     f"finite, |q| <= {2 * MAX_ABS_REWARD:g}, squares of so many of such returns, and whole numbers "
                     "0 <= credited <= taken <= 2^52"
                 )
+
+
+def _check_key(key: str, schemas: tuple[KeySchema, ...]) -> None:
+    if len(schemas) == 1:
+        # As at a decide: one key needs no other to agree with, so its text is the caller's.
+        if not key:
+            raise ConfigError("imported key '': a key is text of at least one character")
+    elif state_key.parse(key).schema not in schemas:
+        labels = ", ".join(schema.label for schema in schemas)
+        raise ConfigError(f"imported key {key!r}: the table's keys are of {labels}")
 
 
 def _is_possible(cell: Mapping[str, str | int]) -> bool:
@@ -106,8 +116,10 @@ def _value(text: str | int) -> float:
 
 def owning_keys(settings: LearningSettings, numbers: Numbers) -> dict[str, str]:
     """The shard key of each key of checked `numbers`: its coarsest projection, since the keys of a chain nest."""
-    coarsest = state_key.chain_schemas(settings)[-1]
-    return {key: state_key.project(key, coarsest) for key in numbers}
+    schemas = state_key.chain_schemas(settings)
+    if len(schemas) == 1:
+        return {key: key for key in numbers}
+    return {key: state_key.project(key, schemas[-1]) for key in numbers}
 
 
 def settings_fingerprint(settings: LearningSettings) -> dict[str, Any]:

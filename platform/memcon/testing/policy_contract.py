@@ -335,7 +335,7 @@ class PolicyClientContract:
         (key,) = good.numbers
         row = good.numbers[key]["noop"]
         refused: list[TableImport] = [
-            table_import(["goal_plan/1|goal_type=put|plan_available=no"]),
+            table_import([""]),
             TableImport(table="table", source="s", numbers={key: {"nop": row}}),
             TableImport(table="table", source="s", numbers={key: {"noop": {**row, "q": "nan"}}}),
             TableImport(table="table", source="s", numbers={key: {"noop": {**row, "credited": 5}}}),

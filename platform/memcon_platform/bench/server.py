@@ -15,13 +15,14 @@ from typing import Any
 import httpx2
 
 from memcon import codec
-from memcon.errors import ConfigError, UnavailableError
+from memcon.errors import UnavailableError
 from memcon.policy_types import LearningSettings
 from memcon_platform.bench.contestants import context_keys
 from memcon_platform.bench.dialects import MemconDialect, address_of
 from memcon_platform.bench.load import Target
 from memcon_platform.config.serving import load_serving
 from memcon_policy_server import wire
+from memcon_policy_server.client.transport import authorization, reply_of
 from memcon_policy_server.sharding import shard_of_keys
 
 __all__ = ["CONTEXTS", "TABLE", "Server", "running", "started"]
@@ -73,8 +74,9 @@ def started(overrides: Sequence[str] = ()) -> Iterator[Server]:
     Raises:
         MemconError: an override is wrong, or the server does not start.
     """
+    from memcon_platform.serving import server_options
     from memcon_policy_server.secret import load_token
-    from memcon_policy_server.serving import Serving, ServingOptions
+    from memcon_policy_server.serving.server import Serving
 
     # Ray prints to stdout when its actors end, where the figures' JSON belongs.
     quiet = contextlib.redirect_stdout(sys.stderr)
@@ -83,19 +85,9 @@ def started(overrides: Sequence[str] = ()) -> Iterator[Server]:
         settings = {"directory": f"{name}/policy", "port": _free_port(), "tables": {TABLE: "ucb"}}
         config.write_text(json.dumps(settings), encoding="utf-8")
         plan = load_serving(config, overrides)
-        serving = Serving(
-            ServingOptions(
-                name=plan.name,
-                directory=plan.directory,
-                shards=plan.shards,
-                gateways=plan.gateways,
-                host=plan.host,
-                port=plan.port,
-                ray_address=plan.ray_address,
-                owner=plan.options,
-            )
-        )
+        serving = Serving(server_options(plan))
         try:
+            serving.start_ray()
             serving.start()
             token = load_token(plan.directory)
             _open_table(serving.url, token, plan.tables[TABLE])
@@ -129,17 +121,11 @@ def _shards(url: str, token: str | None) -> tuple[str, ...]:
 
 
 def _ask(method: str, url: str, token: str | None, message: Mapping[str, Any] | None = None) -> Any:
-    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    headers = dict(authorization(token))
     try:
-        answer = httpx2.request(method, url, json=message, headers=headers, timeout=_TIMEOUT_S, trust_env=False)
-        record = answer.json()
-    except (httpx2.HTTPError, ValueError) as error:
+        return reply_of(httpx2.request(method, url, json=message, headers=headers, timeout=_TIMEOUT_S, trust_env=False))
+    except (httpx2.HTTPError, httpx2.InvalidURL, UnavailableError) as error:
         raise UnavailableError(f"{method} {url}: {error}; is it the gateway of a memcon server?") from error
-    if answer.status_code != 200:
-        if not isinstance(record, dict) or "error" not in record:
-            raise ConfigError(f"{method} {url} was answered with {answer.status_code}; is it a memcon server?")
-        raise wire.error_of(str(record["error"]), f"{method} {url}: {record.get('message')}")
-    return record
 
 
 def _free_port() -> int:

@@ -72,6 +72,10 @@ def measure_serving(server: Server, runner: Runner, *, pace: Pace, tell: Tell) -
         MemconError: a server answered nothing.
     """
     bench = _Bench(runner, pace, tell)
+    bench.found.single |= {
+        "shards": Figure(value=len(server.shards), unit="processes"),
+        "gateways": Figure(value=server.num_gateways, unit="processes"),
+    }
     # First of all: HAProxy takes up a new application by a reload, which closes the connections that there are.
     start_noop(server.num_gateways)
     with _peer("everysec", bench.found) as peer:
@@ -97,7 +101,9 @@ def measure_serving(server: Server, runner: Runner, *, pace: Pace, tell: Tell) -
         Side(name="gateway_c64_noop_serve", targets=server.at_gateway(prefix=PREFIX)),
         "gateway_c64_vs_noop_serve",
     )
-    _batches(bench, server, "http_batch64")
+    name = "http_batch64"
+    _batches(bench, server, name)
+    bench.found.single[f"{name}_per_s"] = bench.found.loads[name]["per_s"]
     return bench.found
 
 

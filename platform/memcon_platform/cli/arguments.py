@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +13,15 @@ from memcon.errors import NotFoundError
 from memcon_platform.config.plan_file import has_plan, no_run
 from memcon_policy_server.sharding import journal_path
 
-__all__ = ["json_option", "policy_argument", "policy_place", "run_argument", "run_folder", "run_or_policy_argument"]
+__all__ = [
+    "json_option",
+    "policy_argument",
+    "policy_place",
+    "run_argument",
+    "run_folder",
+    "run_or_policy_argument",
+    "server_token",
+]
 
 _ROOT = Path("runs")
 _SERVED_ROOT = Path("serve")
@@ -82,3 +91,15 @@ def policy_argument(name: str) -> Callable[[F], F]:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+
+
+def server_token(file: Path | None) -> str | None:
+    """The server's token: what stands in `file`, else in the environment; None = there is none.
+
+    Raises:
+        MemconError: the file cannot be read, or holds no token.
+    """
+    from memcon_platform.policies.places import read_token
+    from memcon_policy_server.client.live import TOKEN_VARIABLE
+
+    return read_token(file) if file is not None else os.environ.get(TOKEN_VARIABLE) or None  # noqa: TID251 - a shell

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memcon_platform.cli.arguments import json_option
+from memcon_platform.cli.arguments import json_option, server_token
 from memcon_platform.cli.figures import print_figures
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ __all__ = ["policy_command", "serving_command"]
 
 # Processes that take less of a core than this are not printed.
 _LEAST_SHARE = 0.05
+
 _POLICY_NOTES = (
     "us: microseconds a decision, choice and update, called from Python, one at a time; above 1 x we are faster",
     "inprocess: choice and update alone (rule_us), as the peers do",
@@ -29,8 +30,9 @@ _POLICY_NOTES = (
 )
 
 _SERVING_NOTES = (
-    "http: single decides at a shard's listener; durable_pairs: decide and outcome, acknowledged when committed",
-    "fastapi_redis: one worker, a Lua script, appendfsync everysec, no ids, no token; _always: appendfsync always",
+    "ours: one process a shard and gateway, as many as `shards` and `gateways` say; by default those of `memcon serve`",
+    "http: single decides at the owners' listeners; durable_pairs: decide and outcome, acknowledged when committed",
+    "fastapi_redis: one worker and one Redis, a Lua script, fsync each second, no token; _always: fsync each write",
     "noop_serve: a Ray Serve ingress that reads the body and answers, behind the same HAProxy as the gateway",
     "ratios: medians of the ratios inside a round; _low and _high are the smallest and the largest of them",
 )
@@ -45,7 +47,10 @@ _LOAD_NOTES = (
 @click.option("--load/--no-load", default=True, show_default=True, help="Put a server under load too.")
 @click.option("--url", help="Put the server at this gateway under load, not one started for it.")
 @click.option(
-    "--token-file", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Token of that server."
+    "--token-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Holds the token of that server. [default: MEMCON_TOKEN]",
 )
 @click.option("--rate", "rates", type=click.FloatRange(min=1), multiple=True, help="Decisions/s of an open loop.")
 @click.option("--seconds", type=click.FloatRange(min=0.1), default=3.0, show_default=True, help="Of each load.")
@@ -73,15 +78,17 @@ def policy_command(
     from memcon_platform.bench.rounds import Figures, Pace
     from memcon_platform.bench.serving import measure_load
 
-    found = Figures()
-    if url is None:
-        found = _in_process(rounds)
-    if load or url:
-        with _server(url, token_file) as server, LoadProcess() as process:
-            served = measure_load(server, process, pace=Pace(rounds=1, seconds=seconds), rates=rates, tell=_tell)
-        found.loads = served.loads
-        found.remarks += served.remarks
-    _print_found(found, as_json=as_json, notes=(*(() if url else _POLICY_NOTES), *_LOAD_NOTES))
+    found = Figures() if url else _in_process(rounds)
+    try:
+        if load or url:
+            with _server(url, token_file) as server, LoadProcess() as process:
+                served = measure_load(server, process, pace=Pace(rounds=1, seconds=seconds), rates=rates, tell=_tell)
+            found.loads = served.loads
+            found.remarks += served.remarks
+    finally:
+        # What was measured before a server failed is told all the same.
+        if found.single or found.loads:
+            _print_found(found, as_json=as_json, notes=(*(() if url else _POLICY_NOTES), *_LOAD_NOTES))
 
 
 @click.command(name="serving", short_help="Our server beside FastAPI + Redis, and its gateway beside Ray Serve alone.")
@@ -126,8 +133,7 @@ def _server(url: str | None, token_file: Path | None) -> AbstractContextManager[
 
     if url is None:
         return started()
-    token = None if token_file is None else token_file.read_text(encoding="ascii").strip()
-    return nullcontext(running(url, token, UcbConfig().learning_settings()))
+    return nullcontext(running(url, server_token(token_file), UcbConfig().learning_settings()))
 
 
 def _tell(line: str) -> None:

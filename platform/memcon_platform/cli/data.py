@@ -11,9 +11,9 @@ import click
 from memcon_platform.cli.arguments import json_option, policy_argument, run_argument
 from memcon_platform.trajectory import check, compare
 from memcon_platform.trajectory.events import export_events
-from memcon_policy_server.compaction import compact
-from memcon_policy_server.journal_schema import SCHEMA_VERSION
-from memcon_policy_server.migration import migrate
+from memcon_policy_server.journal.compaction import compact
+from memcon_policy_server.journal.migration import migrate
+from memcon_policy_server.journal.schema import SCHEMA_VERSION
 from memcon_policy_server.sharding import journal_path, shards_in
 
 __all__ = ["command"]

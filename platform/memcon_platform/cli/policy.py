@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,11 +12,11 @@ import click
 from memcon.clock import SystemClock
 from memcon.errors import ConfigError, NotFoundError, UnknownNameError
 from memcon_platform.cli import policy_text
-from memcon_platform.cli.arguments import json_option, policy_place
+from memcon_platform.cli.arguments import json_option, policy_place, server_token
 
 if TYPE_CHECKING:
     from memcon_platform.policies.places import Place, Readable
-    from memcon_platform.policies.record import TableRecord
+    from memcon_platform.policies.record import TableRecord, TableSummary
 
 __all__ = ["command"]
 
@@ -82,14 +81,8 @@ class _Progress:
 
 def _token(*places: str) -> str | None:
     """The token in the first file that was named under `places`, else the environment's."""
-    from memcon_platform.policies.places import read_token
-    from memcon_policy_server.client.live import TOKEN_VARIABLE
-
     meta = click.get_current_context().meta
-    for place in places:
-        if meta[place] is not None:
-            return read_token(meta[place])
-    return os.environ.get(TOKEN_VARIABLE) or None  # noqa: TID251 - a command is a shell
+    return server_token(next((meta[place] for place in places if meta[place] is not None), None))
 
 
 def _open(target: str) -> Place:
@@ -119,24 +112,23 @@ def list_command(target: str, *, as_json: bool) -> None:
     TARGET is the URL of a `memcon serve`, or a policy's folder or name.
     """
     with _open(target) as place:
-        rows = [_listed(record) for record in place.every_table()]
+        rows = [_listed(summary) for summary in place.summaries()]
     if as_json:
         click.echo(json.dumps({"target": place.name, "tables": rows}, indent=2))
     else:
         policy_text.print_tables(place.name, rows)
 
 
-def _listed(record: TableRecord) -> dict[str, Any]:
-    taken, credited = record.totals()
+def _listed(summary: TableSummary) -> dict[str, Any]:
     return {
-        "table": record.table,
-        "rule": record.settings.rule,
-        "keys": len(record.numbers),
-        "taken": taken,
-        "credited": credited,
-        "open": record.open,
-        "frozen": record.settings.frozen,
-        "version": record.version,
+        "table": summary.table,
+        "rule": summary.settings.rule,
+        "keys": summary.keys,
+        "taken": summary.taken,
+        "credited": summary.credited,
+        "open": summary.open,
+        "frozen": summary.settings.frozen,
+        "version": summary.version,
     }
 
 
@@ -156,13 +148,13 @@ def inspect_command(target: str, table: str, *, key: str | None, top: int | None
     from memcon_platform.policies.inspection import inspected, selected_keys
 
     with _open(target) as place:
-        record = place.table(table)
+        listed, record = _listed(place.summary(table)), place.table(table, key)
     keys = selected_keys(record, key, top if top is not None or as_json else _SHOWN)
     found = inspected(record, keys)
     if as_json:
-        click.echo(json.dumps({**_listed(record), "numbers": found}, indent=2))
+        click.echo(json.dumps({**listed, "numbers": found}, indent=2))
     else:
-        policy_text.print_keys(_listed(record), found)
+        policy_text.print_keys(listed, found)
 
 
 @command.command(name="export", short_help="Tables to a file, or events to Parquet.")

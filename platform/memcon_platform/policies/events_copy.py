@@ -12,7 +12,7 @@ from pathlib import Path
 from memcon.errors import ConfigError, DamagedFileError, StorageError
 from memcon.files import replace_file
 from memcon_platform.trajectory.events import export_events
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import journal_path, shards_in
 
 __all__ = ["copy_events"]

@@ -13,14 +13,14 @@ from memcon.errors import LockedError, UnknownNameError
 from memcon.learning.shard import PolicyShard
 from memcon.policy_types import LearningSettings, TableImport
 from memcon_platform.config.plan_file import has_plan
-from memcon_platform.policies.record import TableRecord, record_of_dump
+from memcon_platform.policies.record import TableRecord, TableSummary, record_of_dump, summary_of
 from memcon_platform.sweep.run_folder import refuse_driven
-from memcon_policy_server.fold import fold, load_snapshot, unsigned_shard
-from memcon_policy_server.folder_lock import folding
-from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.live_owner import live_owner
-from memcon_policy_server.owner import ShardOwner
-from memcon_policy_server.pages import merged_tables
+from memcon_policy_server.journal.fold import fold, load_snapshot, unsigned_shard
+from memcon_policy_server.journal.folder_lock import folding
+from memcon_policy_server.journal.live_owner import live_owner
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
+from memcon_policy_server.owner.shard_owner import ShardOwner
+from memcon_policy_server.serving.pages import merged_tables
 from memcon_policy_server.sharding import journal_path, shards_in
 from memcon_policy_server.wire import MovedError
 
@@ -62,19 +62,36 @@ class PolicyFolder:
         """
         return sorted({table for core in self._cores() for table in core.tables()})
 
-    def table(self, table: str) -> TableRecord:
-        """One table whole.
+    def summaries(self) -> list[TableSummary]:
+        """What a list says of each table, by name.
+
+        Raises:
+            MemconError: as `tables`.
+        """
+        return [self.summary(table) for table in self.tables()]
+
+    def summary(self, table: str) -> TableSummary:
+        """What a list says of one table.
 
         Raises:
             UnknownNameError: there is none of that name.
-            MemconError: a journal is damaged or of another version.
+            MemconError: as `tables`.
         """
-        cores = [core for core in self._cores() if table in core.tables()]
-        if not cores:
-            raise UnknownNameError(f"table in {self.name}", table, self.tables())
-        merged = merged_tables([{"tables": {table: core.dump(table)}} for core in cores])
-        version = sum(core.counts(table)["version"] for core in cores)
-        return record_of_dump(merged["tables"][table], version=version, where=self.name)
+        cores = self._cores_with(table)
+        sizes = [core.counts(table) | core.totals(table) for core in cores]
+        together = {name: sum(size[name] for size in sizes) for name in sizes[0]}
+        return summary_of(table, cores[0].settings(table), together)
+
+    def table(self, table: str, key: str | None = None) -> TableRecord:
+        """One table whole, or at the key `key` or all that hold it, with the coarser keys of each.
+
+        Raises:
+            UnknownNameError: there is none of that name.
+            MemconError: as `tables`.
+        """
+        dumps = [core.dump(table) if key is None else core.dump_keys(table, key) for core in self._cores_with(table)]
+        merged = merged_tables([{"tables": {table: dump}} for dump in dumps])
+        return record_of_dump(merged["tables"][table], self.summary(table), where=self.name)
 
     def every_table(self) -> Iterator[TableRecord]:
         """All tables whole, one after the other, by name.
@@ -106,8 +123,7 @@ class PolicyFolder:
             UnknownNameError: there is none of that name.
             LockedError: as `create`.
         """
-        if self.settings(table) is None:
-            raise UnknownNameError(f"table in {self.name}", table, self.tables())
+        self._cores_with(table)
         return any(self._by_owners(lambda owner: owner.freeze_table(table, frozen)))
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -116,6 +132,12 @@ class PolicyFolder:
         if not self._folded:
             self._folded = [self._fold(shard) for shard in range(self._num_shards)]
         return self._folded
+
+    def _cores_with(self, table: str) -> list[PolicyShard]:
+        found = [core for core in self._cores() if table in core.tables()]
+        if not found:
+            raise UnknownNameError(f"table in {self.name}", table, self.tables())
+        return found
 
     def _fold(self, shard: int) -> PolicyShard:
         path = journal_path(self._directory, shard)

@@ -24,14 +24,11 @@ def selected_keys(record: TableRecord, text: str | None, top: int | None) -> lis
     Raises:
         NotFoundError: no key holds `text`.
     """
-    keys = list(record.numbers)
-    if text is not None:
-        keys = [text] if text in record.numbers else [key for key in keys if text in key]
-        if not keys:
-            example = f", such as '{min(record.numbers)}'" if record.numbers else ""
-            raise NotFoundError(
-                f"table '{record.table}': no key holds '{text}'; it has {len(record.numbers)} keys{example}"
-            )
+    keys = list(record.numbers) if text is None else state_key.matching(record.numbers, text)
+    if text is not None and not keys:
+        raise NotFoundError(
+            f"table '{record.table}': no key holds '{text}'; without --key those with the most decisions are shown"
+        )
     keys.sort(key=lambda key: (-_taken(record.numbers[key]), key))
     return keys[:top]
 
@@ -54,13 +51,8 @@ class _Reading(Scoring):
 def _with_coarser(record: TableRecord, keys: Sequence[str]) -> dict[str, None]:
     """`keys` and the coarser ones of their chains, without which a pooling rule does not see what it chooses by."""
     schemas = state_key.chain_schemas(record.settings)
-    needed = dict.fromkeys(keys)
-    if len(schemas) > 1:
-        for key in keys:
-            place = schemas.index(state_key.schema_of(key))
-            coarser = (state_key.project(key, schema) for schema in schemas[place + 1 :])
-            needed |= dict.fromkeys(name for name in coarser if name in record.numbers)
-    return needed
+    chains = [state_key.chain_from(schemas, key) for key in keys]
+    return dict.fromkeys(key for chain in chains for key in chain if key in record.numbers)
 
 
 def _taken(arms: Mapping[str, Mapping[str, str | int]]) -> int:

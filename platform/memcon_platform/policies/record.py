@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +13,29 @@ from memcon.learning import state_key
 from memcon.learning.q_table import Numbers
 from memcon.policy_types import LearningSettings
 
-__all__ = ["TableRecord", "record_of_dump"]
+__all__ = ["TableRecord", "TableSummary", "record_of_dump", "summary_of", "summary_of_listed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSummary:
+    """What a list says of one table: all but its numbers."""
+
+    table: str
+    settings: LearningSettings
+    # Of all levels.
+    keys: int
+    # Decisions, each once.
+    taken: int
+    credited: int
+    # Decisions without an outcome.
+    open: int
+    # Events of the table, over all shards.
+    version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRecord:
-    """What one table has learned at one moment."""
+    """What one table has learned at one moment; where some keys were asked for, the numbers are of those alone."""
 
     table: str
     settings: LearningSettings
@@ -44,24 +62,47 @@ class TableRecord:
 
 
 _COUNTS = ("taken", "credited")
+_SIZES = ("keys", "taken", "credited", "open", "version")
 
 
-def record_of_dump(dump: Mapping[str, Any], *, version: int, where: str) -> TableRecord:
-    """The table whose `memcon.learning.table.PolicyTable.dump` this is, its shards put together.
+def summary_of(table: str, settings: LearningSettings, sizes: Mapping[str, int]) -> TableSummary:
+    """The table that has `sizes`, as `PolicyShard.counts` and `totals` name them, over all shards."""
+    return TableSummary(table=table, settings=settings, **{name: int(sizes[name]) for name in _SIZES})
+
+
+def summary_of_listed(table: str, listed: Mapping[str, Any], *, where: str) -> TableSummary:
+    """The table of which an owner's list says `listed`, its shards put together.
 
     Raises:
         UnavailableError: it has not the form of one; `where` gave it.
     """
-    try:
+    with _known_form(where):
+        return summary_of(table, codec.decode(LearningSettings, listed["settings"]), listed)
+
+
+def record_of_dump(dump: Mapping[str, Any], summary: TableSummary, *, where: str) -> TableRecord:
+    """The table whose `memcon.learning.table.PolicyTable.dump` (or `dump_keys`) this is, its shards put together.
+
+    Raises:
+        UnavailableError: it has not the form of one; `where` gave it.
+    """
+    with _known_form(where):
         return TableRecord(
             table=dump["table"],
             settings=codec.decode(LearningSettings, dump["settings"]),
             source=dump.get("imported", ""),
             numbers=dump["numbers"]["keys"],
-            open=len(dump["open"]),
-            version=version,
+            open=len(dump["open"]) if "open" in dump else summary.open,
+            # A dump does not tell it: where events go on, the summary's is a little older.
+            version=summary.version,
         )
-    except (MemconError, KeyError, TypeError, AttributeError) as error:
+
+
+@contextmanager
+def _known_form(where: str) -> Iterator[None]:
+    try:
+        yield
+    except (MemconError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise UnavailableError(
             f"{where} gives a table without the form of this memcon's ({type(error).__name__}: {error}); use the "
             "memcon that serves it"

@@ -12,7 +12,7 @@ import httpx2
 from memcon import codec
 from memcon.errors import ConfigError, UnavailableError, UnknownNameError
 from memcon.policy_types import LearningSettings, TableImport
-from memcon_platform.policies.record import TableRecord, record_of_dump
+from memcon_platform.policies.record import TableRecord, TableSummary, record_of_dump, summary_of_listed
 from memcon_policy_server import wire
 from memcon_policy_server.client.transport import authorization, reply_of
 
@@ -49,8 +49,12 @@ class ServedPolicy:
         """Names of the tables, sorted."""
         return sorted(self._listed())
 
-    def table(self, table: str) -> TableRecord:
-        """One table whole.
+    def summaries(self) -> list[TableSummary]:
+        """What a list says of each table, by name."""
+        return [self._summary(table, listed) for table, listed in sorted(self._listed().items())]
+
+    def summary(self, table: str) -> TableSummary:
+        """What a list says of one table.
 
         Raises:
             UnknownNameError: there is none of that name.
@@ -58,12 +62,19 @@ class ServedPolicy:
         listed = self._listed()
         if table not in listed:
             raise UnknownNameError(f"table in {self.name}", table, listed)
-        return self._record(table, listed[table])
+        return self._summary(table, listed[table])
+
+    def table(self, table: str, key: str | None = None) -> TableRecord:
+        """One table whole, or at the key `key` or all that hold it, with the coarser keys of each.
+
+        Raises:
+            UnknownNameError: there is none of that name.
+        """
+        return self._record(self.summary(table), key)
 
     def every_table(self) -> Iterator[TableRecord]:
         """All tables whole, one after the other, by name."""
-        for table, listed in sorted(self._listed().items()):
-            yield self._record(table, listed)
+        return map(self._record, self.summaries())
 
     def settings(self, table: str) -> LearningSettings | None:
         """The settings of `table`; None = there is none of that name."""
@@ -91,16 +102,18 @@ class ServedPolicy:
         Raises:
             UnknownNameError: there is none of that name.
         """
-        listed = self._listed()
-        if table not in listed:
-            raise UnknownNameError(f"table in {self.name}", table, listed)
+        self.summary(table)
         return bool(self._post(wire.FREEZE_TABLE, {"table": table, "frozen": frozen})["changed"])
 
-    def _record(self, table: str, listed: Mapping[str, Any]) -> TableRecord:
-        self._say(f"reading table '{table}', {listed['keys']} keys")
-        dumps = self._ask("GET", wire.TABLES, query={"table": table})["tables"]
-        # The whole table does not tell its version: this one is at most a request older.
-        return record_of_dump(dumps[table], version=listed["version"], where=self.name)
+    def _summary(self, table: str, listed: Mapping[str, Any]) -> TableSummary:
+        return summary_of_listed(table, listed, where=self.name)
+
+    def _record(self, summary: TableSummary, key: str | None = None) -> TableRecord:
+        self._say(f"reading table '{summary.table}', {summary.keys} keys")
+        query = {"table": summary.table} if key is None else {"table": summary.table, "key": key}
+        return record_of_dump(
+            self._ask("GET", wire.TABLES, query=query)["tables"][summary.table], summary, where=self.name
+        )
 
     def _listed(self) -> Mapping[str, Mapping[str, Any]]:
         answer = self._ask("GET", wire.TABLES)

@@ -15,7 +15,7 @@ from memcon.learning import credit
 from memcon.learning.events import Credited, Decided, Event
 from memcon.learning.shard import PolicyShard
 from memcon.policy_types import DecideRequest
-from memcon_policy_server.journal import Row
+from memcon_policy_server.journal.sqlite_journal import Row
 
 __all__ = ["Ledger"]
 

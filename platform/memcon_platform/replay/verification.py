@@ -16,12 +16,12 @@ from typing import Any
 from memcon.errors import MemconError
 from memcon.learning.shard import PolicyShard
 from memcon_platform.replay.cross_check import Ledger
-from memcon_policy_server.fold import fold, load_snapshot, unsigned_shard
-from memcon_policy_server.folder_lock import folding
-from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.owner import served_tables
+from memcon_policy_server.journal.fold import fold, load_snapshot, unsigned_shard
+from memcon_policy_server.journal.folder_lock import folding
+from memcon_policy_server.journal.snapshot import Snapshot, read_snapshot
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
+from memcon_policy_server.owner.exports import served_tables
 from memcon_policy_server.sharding import export_path, journal_path, shards_in, snapshot_path
-from memcon_policy_server.snapshot import Snapshot, read_snapshot
 
 __all__ = ["VerifyReport", "verify"]
 

@@ -20,6 +20,7 @@ from memcon_platform.sweep.pool import Pool
 from memcon_platform.sweep.run_folder import policy_folder
 from memcon_platform.trajectory import SinkFactory
 from memcon_policy_server.client.http import ServedClientFactory
+from memcon_policy_server.serving.server import LOOPBACK_ONLY
 
 __all__ = ["open_ray", "to_its_end"]
 
@@ -44,12 +45,12 @@ async def open_ray(plan: RunPlan) -> AsyncIterator[Pool]:
     Raises:
         UnavailableError: Ray or the policy server does not start, or the shards could not export.
     """
-    for name, value in _ENVIRONMENT.items():
+    for name, value in (_ENVIRONMENT | LOOPBACK_ONLY).items():
         os.environ.setdefault(name, value)  # noqa: TID251 - a shell; Ray reads these at import
     import ray
 
     from memcon_platform.sweep.ray_pool import RayPool
-    from memcon_policy_server.deployments import start_policy
+    from memcon_policy_server.serving.deployments import start_policy
 
     # Ray and Serve tell of each step of their own, and Serve sets its level when it is imported; the lines between our
     # progress must be ours.

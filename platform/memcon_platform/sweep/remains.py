@@ -19,7 +19,7 @@ from memcon_platform.trajectory import TABLES
 from memcon_platform.trajectory.blocks import Block, finished_blocks
 from memcon_platform.trajectory.reader import read_file
 from memcon_policy_server.client.local import LocalClientFactory
-from memcon_policy_server.owner import is_exported
+from memcon_policy_server.owner.exports import is_exported
 from memcon_policy_server.sharding import journal_path
 
 __all__ = ["streams_left", "write_served_tables"]

@@ -14,7 +14,7 @@ from memcon.learning import transfer
 from memcon_platform.assembly import learning_settings
 from memcon_platform.config.plan import Cell, Entry, RunPlan
 from memcon_platform.sweep.run_folder import policy_folder
-from memcon_policy_server.fold import folded
+from memcon_policy_server.journal.fold import folded
 from memcon_policy_server.sharding import journal_path
 
 __all__ = [

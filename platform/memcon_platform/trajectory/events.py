@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from memcon.errors import LockedError, StorageError
+from memcon.errors import DamagedFileError, LockedError, StorageError
 from memcon.files import replace_file
 from memcon.learning.events import Credited, Event, encode_event
-from memcon_policy_server.journal import Row, SqliteJournal
+from memcon_policy_server.journal.sqlite_journal import Row, SqliteJournal
 from memcon_policy_server.sharding import journal_path, shards_in
 
 __all__ = ["EVENT_SCHEMA", "EVENT_SCHEMA_VERSION", "export_events"]
@@ -33,13 +33,13 @@ _FIELDS: tuple[tuple[str, Any], ...] = (
     ("table", pa.string()),
     ("decision_id", pa.string()),
     ("episode_id", pa.string()),
-    ("position", pa.int32()),
+    ("position", pa.int64()),
     ("keys", pa.list_(pa.string())),
     ("draw", pa.uint64()),
     ("allowed", pa.list_(pa.string())),
     ("action_id", pa.string()),
     ("reward", pa.float64()),
-    ("num_decisions", pa.int32()),
+    ("num_decisions", pa.int64()),
     ("cost", pa.float64()),
     ("late", pa.bool_()),
     ("default_reward", pa.float64()),
@@ -67,6 +67,7 @@ def export_events(directory: Path, destination: Path) -> int:
     Raises:
         NotFoundError: no journal there.
         LockedError: another export writes to `destination`.
+        DamagedFileError: `destination` is of a later state of a journal, which was put back to an older copy since.
         MemconError: a journal is damaged, or a place cannot be read or written.
     """
     num_shards = shards_in(directory)
@@ -78,7 +79,9 @@ def _export_shard(directory: Path, shard: int, num_shards: int, destination: Pat
     journal = SqliteJournal(journal_path(directory, shard), shard=shard, num_shards=num_shards)
     exported = 0
     try:
-        events = journal.read(journal.marks().exported_seq)
+        began = journal.marks().exported_seq
+        _check_none_after(began + 1, destination / f"shard={shard}", journal)
+        events = journal.read(began)
         while rows := [_columns(shard, row, event) for row, event in islice(events, PART_EVENTS)]:
             path = destination / f"shard={shard}" / f"events-{rows[0]['seq']:012d}.parquet"
             replace_file(path, _encoded(rows))
@@ -87,6 +90,18 @@ def _export_shard(directory: Path, shard: int, num_shards: int, destination: Pat
     finally:
         journal.close()
     return exported
+
+
+def _check_none_after(first: int, folder: Path, journal: SqliteJournal) -> None:
+    """Refuse parts that begin after event `first`: they hold events that this journal never had, or has otherwise."""
+    for path in sorted(folder.glob("events-*.parquet")):
+        if path.stem.removeprefix("events-") > f"{first:012d}":
+            raise DamagedFileError(
+                path,
+                f"the journal {journal.path} beside it is exported to event {first - 1} only: it was put back to an "
+                "older copy",
+                "restore the newer journal, or move this file and those after it away",
+            )
 
 
 def _columns(shard: int, row: Row, event: Event) -> dict[str, Any]:

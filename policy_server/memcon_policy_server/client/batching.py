@@ -15,7 +15,7 @@ from typing import Any
 
 from memcon.errors import InvariantError, MemconError, UnavailableError
 from memcon_policy_server import wire
-from memcon_policy_server.client.transport import TRANSIENT, Pauses, Transport
+from memcon_policy_server.client.transport import NOT_SENT, TRANSIENT, Pauses, Transport
 
 __all__ = ["DECIDES", "OUTCOMES", "BatchKind", "Batcher"]
 
@@ -44,12 +44,17 @@ class _Item:
 
     body: bytes
     reply: asyncio.Future[Any]
+    # It was sent and no answer came: the owner may have done it.
+    unsure: bool = False
+    # The owner's answer is known; the caller may have gone before.
+    answered: bool = False
 
 
 class Batcher:
     """Requests of one kind to one shard, at most one in flight.
 
-    `orphaned` is told each good reply whose caller has stopped waiting while it was on its way.
+    `orphaned` is told each good reply whose caller has stopped waiting while it was on its way; a request whose answer
+    was lost on the way is asked again for that.
     """
 
     def __init__(
@@ -73,7 +78,14 @@ class Batcher:
         if self._sender is None:
             # It begins after all that is ready now has run: streams that decide in the same moment go together.
             self._sender = loop.create_task(self._send_all())
-        return await item.reply
+        try:
+            return await item.reply
+        except asyncio.CancelledError:
+            reply = item.reply
+            if self._orphaned is not None and not reply.cancelled() and reply.exception() is None:
+                # The caller stops in the very moment in which the reply came.
+                self._orphaned(reply.result())
+            raise
 
     async def close(self) -> None:
         """Stop sending; whoever still waits gets `UnavailableError`."""
@@ -89,7 +101,9 @@ class Batcher:
                 try:
                     await self._send(batch)
                     pauses.start_over()
-                except TRANSIENT:
+                except TRANSIENT as error:
+                    for item in batch:
+                        item.unsure = item.unsure or not isinstance(error, NOT_SENT)
                     self._waiting.extendleft(reversed(batch))
                     await pauses.wait()
                 except Exception as error:  # noqa: BLE001 - a bug must not leave its callers waiting
@@ -102,18 +116,21 @@ class Batcher:
             self._waiting.clear()
 
     def _next_batch(self) -> list[_Item]:
-        """The next items that somebody waits for, oldest first, as many as one request may hold."""
+        """The next items whose replies are wanted, oldest first, as many as one request may hold."""
         batch: list[_Item] = []
         size = 0
         while self._waiting and len(batch) < MAX_ITEMS:
             item = self._waiting[0]
-            if not item.reply.done():
+            if self._is_wanted(item):
                 size += len(item.body)
                 if batch and size > MAX_BYTES:
                     break
                 batch.append(item)
             self._waiting.popleft()
         return batch
+
+    def _is_wanted(self, item: _Item) -> bool:
+        return not item.reply.done() or (item.unsure and not item.answered and self._orphaned is not None)
 
     async def _send(self, batch: list[_Item]) -> None:
         if len(batch) == 1:
@@ -132,7 +149,7 @@ class Batcher:
         self._hand_out(batch, _replies(answer, len(batch)))
 
     async def _send_one(self, item: _Item) -> None:
-        if item.reply.done():
+        if not self._is_wanted(item):
             return
         try:
             reply = await self._transport.post(self._shard, self._kind.single_path, item.body)
@@ -167,6 +184,7 @@ class Batcher:
             raise again
 
     def _settle(self, item: _Item, reply: Any) -> None:
+        item.answered = True
         if not item.reply.done():
             item.reply.set_result(reply)
         elif self._orphaned is not None:
@@ -181,5 +199,6 @@ def _replies(answer: Any, expected: int) -> Sequence[Any]:
 
 
 def _refuse(item: _Item, error: MemconError) -> None:
+    item.answered = True
     if not item.reply.done():
         item.reply.set_exception(error)

@@ -15,6 +15,7 @@ from memcon.policy_types import CancelRequest, OutcomeRequest
 from memcon_policy_server.client.http import HttpPolicyClient
 from memcon_policy_server.client.spool import Message, Refusal, Spool, Spooled
 from memcon_policy_server.client.transport import Pauses
+from memcon_policy_server.sharding import shard_of_token
 from memcon_policy_server.wire import UnauthorizedError
 
 __all__ = ["Delivery", "DeliveryCounts"]
@@ -51,6 +52,7 @@ class Delivery:
         self._empty = asyncio.Event()
         self._stopped = asyncio.Event()
         self._fault: MemconError | None = None
+        self._closed = False
         self._task = asyncio.get_running_loop().create_task(self._deliver())
 
     async def add(self, message: Message) -> None:
@@ -86,8 +88,9 @@ class Delivery:
         try:
             return await self.waiting()
         finally:
-            await self._on_disk(self._spool.close)
-            self._disk.shutdown()
+            self._closed = True
+            self._disk.submit(self._spool.close)
+            await asyncio.to_thread(self._disk.shutdown)
 
     async def _deliver(self) -> None:
         pauses = Pauses(self._stopped, LONGEST_PAUSE_S)
@@ -111,12 +114,20 @@ class Delivery:
                 await self._more.wait()
 
     async def _round(self) -> MemconError | None:
-        """Try all that waits now, once; why something has to be tried later, if it has."""
-        place = 0
-        while batch := await self._on_disk(partial(self._spool.waiting, place, ROUND_SIZE)):
+        """Try all that waits now, once; why something has to be tried later, if it has.
+
+        A shard that is away holds up what is told to it, not what is told to others.
+        """
+        place, later, away = 0, None, set[int | None]()
+        while found := await self._on_disk(partial(self._spool.waiting, place, ROUND_SIZE)):
+            place = found[-1].seq
+            batch = [item for item in found if self._shard_of(item) not in away]
             answers = await self._send(batch)
             delivered = [item for item, error in zip(batch, answers, strict=True) if error is None]
-            later = next((error for error in answers if isinstance(error, _LATER)), None)
+            for item, error in zip(batch, answers, strict=True):
+                if isinstance(error, _LATER):
+                    later = error
+                    away.add(self._shard_of(item))
             refused = [
                 (item, error)
                 for item, error in zip(batch, answers, strict=True)
@@ -127,10 +138,13 @@ class Delivery:
             self.counts.refused += len(refused)
             for item, error in refused:
                 log.error("policy.outcome_refused", extra={"decision": item.message.decision_id, "error": str(error)})
-            if later is not None:
-                return later
-            place = batch[-1].seq
-        return None
+            if len(away) >= (self._client.known_shards or 1):
+                break
+        return later
+
+    def _shard_of(self, item: Spooled) -> int | None:
+        known = self._client.known_shards
+        return None if known is None else shard_of_token(item.message.token, known)
 
     async def _send(self, batch: Sequence[Spooled]) -> list[MemconError | None]:
         """For each message None when the server has it, else the error."""
@@ -147,4 +161,6 @@ class Delivery:
         return None
 
     async def _on_disk(self, call: Callable[[], T]) -> T:
+        if self._closed:
+            raise StorageError("the policy client is closed, and its spool with it; make a new one")
         return await asyncio.get_running_loop().run_in_executor(self._disk, call)

@@ -77,6 +77,21 @@ class HttpPolicyClient:
 
         return codec.decode(DecideReply, await self._patiently(_ask))
 
+    @property
+    def last_failure(self) -> str:
+        """Why the last try at a request failed."""
+        return self._transport.last_failure
+
+    @property
+    def known_shards(self) -> int | None:
+        """Number of shards; None until some shard map was read."""
+        return self._transport.known_shards
+
+    def shard_of(self, table: str, keys: tuple[str, ...]) -> int | None:
+        """Index of the owner of `keys`; None until some shard map was read."""
+        num_shards = self.known_shards
+        return None if num_shards is None else shard_of_keys(table, keys, num_shards)
+
     async def outcomes(self, requests: Sequence[OutcomeRequest]) -> Sequence[OutcomeReply]:
         """Credit decisions; all that can be credited are, before the first error is raised."""
         replies = []

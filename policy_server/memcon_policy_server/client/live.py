@@ -10,11 +10,12 @@ import asyncio
 import logging
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from memcon import checks, ids
 from memcon.errors import ConfigError, MemconError, UnavailableError
@@ -35,7 +36,8 @@ log = logging.getLogger(__name__)
 TOKEN_VARIABLE = "MEMCON_TOKEN"
 DEFAULT_FALLBACK = "noop"
 DEFAULT_DEADLINE_S = 0.5
-# How long one outcome is tried before the delivery pauses, and one connection before another is made.
+# How long one outcome is tried before the delivery pauses, and a decide beyond its deadline to learn whether the server
+# answers again; and how long one connection before another is made.
 DELIVERY_PATIENCE_S = 10.0
 ATTEMPT_TIMEOUT_S = 2.0
 FLUSH_S = 5.0
@@ -77,6 +79,10 @@ class Counters:
     waiting: int
 
 
+class _StillSilentError(UnavailableError):
+    """Nobody waited: the server is known to be silent."""
+
+
 class LivePolicy:
     """Decides and tells outcomes over HTTP; belongs to one event loop. Made by `connect`."""
 
@@ -84,12 +90,16 @@ class LivePolicy:
         self._map = shard_map
         self._client = HttpPolicyClient(
             shard_map, token=token, attempt_timeout_s=ATTEMPT_TIMEOUT_S, abandoned=self._on_abandoned,
-            # A decide ends with its own deadline, never with the patience of a delivery.
-            patience_s=max(DELIVERY_PATIENCE_S, deadline_s),
+            patience_s=deadline_s + DELIVERY_PATIENCE_S,
         )  # fmt: skip
         self._delivery = Delivery(spool, self._client)
         self._fallback, self._deadline_s = fallback, deadline_s
         self._settings: dict[str, LearningSettings] = {}
+        self._asking_settings = asyncio.Lock()
+        self._settings_failure = ""
+        # By shard (None: not known yet which): the one decide that still waits there beyond its deadline. The others
+        # need not wait with it, and when it is answered they ask again.
+        self._silent: dict[int | None, asyncio.Task[DecideReply]] = {}
         self._taking_back: set[asyncio.Task[None]] = set()
         self._decisions = self._fallbacks = self._abandoned = 0
         self._closed = asyncio.Event()
@@ -140,7 +150,8 @@ class LivePolicy:
         """Choose at `state`, the `position`-th decision (0-based) of the episode; without an id it is a new episode.
 
         The same episode and position again give the same answer while the decision is open. Only silence leads to
-        the fallback; a refusal is raised. A place that had the fallback is spent: go on with the next position.
+        the fallback, at once while the server is known to be silent; a refusal is raised. A place that had the
+        fallback is spent: go on with the next position.
 
         Raises:
             ConfigError: `allowed` lacks the fallback arm or names an unknown one, or the state gives no key.
@@ -155,23 +166,28 @@ class LivePolicy:
             )
         episode = episode_id or uuid.uuid4().hex
         decision_id = ids.decision_id(episode, position)
+
+        async def _ask() -> DecideReply:
+            request = DecideRequest(
+                table=table,
+                decision_id=decision_id,
+                episode_id=episode,
+                position=position,
+                keys=await self._keys(table, state),
+                draw=ids.draw64("decision", decision_id),
+                allowed=None if allowed is None else tuple(allowed),
+                explain=explain,
+            )
+            return await self._client.decide(request)
+
         reply: DecideReply | None = None
         try:
-            async with asyncio.timeout(self._deadline_s):
-                request = DecideRequest(
-                    table=table,
-                    decision_id=decision_id,
-                    episode_id=episode,
-                    position=position,
-                    keys=await self._keys(table, state),
-                    draw=ids.draw64("decision", decision_id),
-                    allowed=None if allowed is None else tuple(allowed),
-                    explain=explain,
-                )
-                reply = await self._client.decide(request)
-        except (TimeoutError, UnavailableError) as error:
+            reply = await self._in_time(self._place(table, state), _ask)
+        except UnavailableError as error:
             self._fallbacks += 1
-            log.warning("policy.fallback", extra={"table": table, "decision": decision_id, "error": str(error)})
+            # An agent has no handler that shows `extra`. A silence is told once, not once a decide.
+            level = logging.DEBUG if isinstance(error, _StillSilentError) else logging.WARNING
+            log.log(level, "policy.fallback: %s", error, extra={"table": table, "decision": decision_id})
         self._decisions += 1
         return LiveDecision(
             decision_id=decision_id,
@@ -240,6 +256,8 @@ class LivePolicy:
         if self._closed.is_set():
             return
         self._closed.set()
+        for asking in self._silent.values():
+            asking.cancel()
         if self._taking_back:
             await asyncio.wait(self._taking_back)
         try:
@@ -258,23 +276,95 @@ class LivePolicy:
     ) -> None:
         await self.close()
 
-    async def _keys(self, table: str, state: State) -> tuple[str, ...]:
+    # --- keys --------------------------------------------------------------------------------------------------------
+
+    def _known_keys(self, table: str, state: State) -> tuple[str, ...] | None:
+        """The keys of `state`; None where the table's settings must be asked for first."""
         if isinstance(state, str):
             return (state,)
         if not isinstance(state, StateFeatures):
             return tuple(state)
-        if table not in self._settings:
-            self._settings[table] = await self._settings_of(table)
-        return state_key.key_chain(self._settings[table], state)
+        settings = self._settings.get(table)
+        return None if settings is None else state_key.key_chain(settings, state)
+
+    async def _keys(self, table: str, state: State) -> tuple[str, ...]:
+        keys = self._known_keys(table, state)
+        while keys is None:
+            async with self._asking_settings:
+                if table not in self._settings:
+                    self._settings[table] = await self._settings_of(table)
+            keys = self._known_keys(table, state)
+        return keys
 
     async def _settings_of(self, table: str) -> LearningSettings:
         pauses = Pauses(self._closed)
-        while True:
+        while not self._closed.is_set():
             try:
-                return await self._map.table_settings(table)
-            except UnavailableError:
-                # The deadline of the decide bounds this.
+                settings = await self._map.table_settings(table)
+            except UnavailableError as error:
+                self._settings_failure = str(error)
+                # The decide's deadline bounds this, and the patience of the one that goes on beyond it.
                 await pauses.wait()
+            else:
+                self._settings_failure = ""
+                return settings
+        raise self._closed_error()
+
+    # --- deadlines ---------------------------------------------------------------------------------------------------
+
+    def _place(self, table: str, state: State) -> int | None:
+        """The shard that decides at `state`, as far as it is known by now."""
+        keys = self._known_keys(table, state)
+        return None if keys is None else self._client.shard_of(table, keys)
+
+    async def _in_time(self, place: int | None, ask: Callable[[], Coroutine[Any, Any, DecideReply]]) -> DecideReply:
+        """What `ask` gives within the deadline.
+
+        Raises:
+            MemconError: what the owner raised; `UnavailableError` without an answer.
+        """
+        if self._closed.is_set():
+            raise self._closed_error()
+        if place in self._silent:
+            # A look at the event loop: an agent that only decides must not keep it from the answer.
+            await asyncio.wait({self._silent[place]}, timeout=0)
+            raise _StillSilentError("the policy server is silent; an earlier decide still waits for it")
+        asking = asyncio.get_running_loop().create_task(ask())
+        try:
+            await asyncio.wait({asking}, timeout=self._deadline_s)
+        except asyncio.CancelledError:
+            self._leave(asking)
+            raise
+        if asking.done():
+            return asking.result()
+        if place in self._silent:
+            self._leave(asking)
+        else:
+            self._silent[place] = asking
+            asking.add_done_callback(partial(self._ended, place))
+        failure = self._settings_failure or self._client.last_failure
+        raise UnavailableError(f"the policy server did not answer within {self._deadline_s:g} s (last: {failure})")
+
+    def _leave(self, asking: asyncio.Task[DecideReply]) -> None:
+        """Nobody waits for `asking` any more."""
+        if not asking.cancel():
+            self._too_late(asking)
+
+    def _ended(self, place: int | None, asking: asyncio.Task[DecideReply]) -> None:
+        del self._silent[place]
+        if not asking.cancelled():
+            self._too_late(asking)
+
+    def _too_late(self, asking: asyncio.Task[DecideReply]) -> None:
+        error = asking.exception()
+        if error is None:
+            self._on_abandoned(asking.result())
+        elif not isinstance(error, UnavailableError):
+            log.warning("policy.late_refusal", extra={"error": str(error)})
+
+    @staticmethod
+    def _closed_error() -> UnavailableError:
+        return UnavailableError("the policy client is closed; make a new one")
 
     def _on_abandoned(self, reply: DecideReply) -> None:
         self._abandoned += 1

@@ -17,7 +17,7 @@ from memcon.policy_types import (
     OutcomeRequest,
     TableImport,
 )
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.owner.shard_owner import ShardOwner
 from memcon_policy_server.sharding import by_shard, shard_of_keys, shard_of_token
 from memcon_policy_server.wire import MovedError
 

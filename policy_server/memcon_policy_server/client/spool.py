@@ -111,13 +111,14 @@ class Spool:
         Raises:
             StorageError: the file cannot be written; all of them wait on.
         """
-        rows = [
-            (_kind_of(item.message), codec.encode_json(item.message), type(error).__name__, str(error))
-            for item, error in refused
-        ]
+        rows = [(type(error).__name__, str(error), item.seq) for item, error in refused]
         gone = [(item.seq,) for item in (*delivered, *[item for item, _ in refused])]
         with self._transaction():
-            self._file.executemany("INSERT INTO refused (kind, body, error, reason) VALUES (?, ?, ?, ?)", rows)
+            # Once, though another process that shares the file was refused too.
+            self._file.executemany(
+                "INSERT INTO refused (kind, body, error, reason) SELECT kind, body, ?, ? FROM waiting WHERE seq = ?",
+                rows,
+            )
             self._file.executemany("DELETE FROM waiting WHERE seq = ?", gone)
 
     def refused(self) -> list[Refusal]:

@@ -17,12 +17,14 @@ from memcon.errors import UnavailableError
 from memcon_policy_server import wire
 from memcon_policy_server.shard_map import ShardMap, ShardMapSource
 
-__all__ = ["KEEP_ALIVE_S", "TRANSIENT", "Pauses", "Transport", "authorization", "reply_of"]
+__all__ = ["KEEP_ALIVE_S", "NOT_SENT", "TRANSIENT", "Pauses", "Transport", "authorization", "reply_of"]
 
 T = TypeVar("T")
 
 # What a later try may not meet: no connection, no answer in time, or an owner that says so.
 TRANSIENT = (httpx2.TransportError, TimeoutError, UnavailableError)
+# Of those, what tells that the request was not sent: nothing can have come of it.
+NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout)
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.5
 # Less than the listener keeps an idle connection.
@@ -74,6 +76,11 @@ class Transport:
         """Number of shards: fixed for the life of a policy, so the first map that was read is enough."""
         if self._num_shards is None:
             self._num_shards = len(await self.patiently(self._read_map))
+        return self._num_shards
+
+    @property
+    def known_shards(self) -> int | None:
+        """Number of shards, once some map was read."""
         return self._num_shards
 
     async def post(self, shard: int, path: str, body: bytes) -> Any:

@@ -13,13 +13,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
-from memcon.errors import MemconError, NotFoundError, UnavailableError
+from memcon.errors import ConfigError, ConflictError, MemconError, NotFoundError, UnavailableError
 from memcon_policy_server import wire
 from memcon_policy_server.http.bodies import JSON, Reader, encode, media_of, reply_media
 from memcon_policy_server.http.routes import ROUTES, Failure, Route
 from memcon_policy_server.options import Limits
 
-__all__ = ["Endpoint", "Handler", "Headers", "HttpApp", "QuickHandler"]
+__all__ = ["Answer", "Endpoint", "Handler", "Headers", "HttpApp", "QuickHandler"]
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +30,11 @@ Handler: TypeAlias = Callable[[Any], Awaitable[object]]
 Headers: TypeAlias = Mapping[bytes, bytes]
 # Status, media type and body of an answer.
 Answer: TypeAlias = tuple[int, bytes, bytes]
-# Headers and body of a POST -> body of its good JSON answer, or the whole answer later; None = only ASGI can tell.
-QuickHandler: TypeAlias = Callable[[list[tuple[bytes, bytes]], bytes], bytes | Coroutine[Any, Any, Answer] | None]
+# Headers and body of a POST -> body of its good JSON answer, or its whole answer, now or later; None = only ASGI can
+# tell.
+QuickHandler: TypeAlias = Callable[
+    [list[tuple[bytes, bytes]], bytes], bytes | Answer | Coroutine[Any, Any, Answer] | None
+]
 
 # No body is 10^18 bytes long, and Python refuses to read numbers of thousands of digits.
 _MAX_DIGITS = 18
@@ -124,17 +127,22 @@ class HttpApp:
     def quick_at_once(self, path: str, answer: Callable[[Any], object]) -> None:
         """Let a server answer POST `path` by `answer`, a plain function, where nothing stands against it.
 
-        What `answer` raises sends the request the ASGI way, which tells it: it must not have changed anything by then.
+        A refusal is told here: asked again, the owner would count it twice. What else `answer` raises sends the request
+        the ASGI way, which may wait for what is missing: it must not have changed anything by then.
         """
         place = (path, 200)
 
-        def _at_once(pairs: list[tuple[bytes, bytes]], body: bytes) -> bytes | None:
+        def _at_once(pairs: list[tuple[bytes, bytes]], body: bytes) -> bytes | Answer | None:
             message = self._plain_message(endpoint, pairs, body)
             if message is None:
                 return None
             try:
                 reply = encode(answer(message), JSON)
-            except Exception:  # noqa: BLE001 - refusals and bugs alike are the ASGI way's to tell
+            except (ConfigError, ConflictError, NotFoundError) as error:
+                status, failure = self._failure(error, path, [])
+                self.answered[path, status] += 1
+                return status, JSON, encode(failure, JSON)
+            except Exception:  # noqa: BLE001 - a bug is the ASGI way's to tell
                 return None
             self.answered[place] += 1
             return reply
@@ -243,12 +251,12 @@ class HttpApp:
             return 500, Failure(error="fault", message=f"{type(error).__name__}; see the server's log")
         status, code = wire.status_of(error)
         if status == 500:
-            log.error("policy.request_failed", extra={"path": path, "error": str(error)})
+            log.error("policy.request_failed", extra={"path": path, "error": wire.message_of(error)})
         if status == 401:
             extra.append((b"www-authenticate", b'Bearer realm="memcon"'))
         elif isinstance(error, wire.MethodError):
             extra.append((b"allow", error.allow.encode()))
-        return status, Failure(error=code, message=str(error))
+        return status, Failure(error=code, message=wire.message_of(error))
 
 
 _SHARD_HEADER = wire.SHARD_HEADER.encode()

@@ -7,12 +7,12 @@ the server.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import accumulate
 
-from memcon_policy_server.owner_metrics import Histogram, OwnerMetrics
-from memcon_policy_server.router import RouterCounts
+from memcon_policy_server.owner.metrics import Histogram, OwnerMetrics
 
-__all__ = ["gateway_text", "owner_text", "requests_text"]
+__all__ = ["RouterCounts", "gateway_text", "owner_text", "requests_text"]
 
 # Field of `OwnerMetrics` -> name and help.
 _COUNTERS = {
@@ -51,6 +51,14 @@ def owner_text(metrics: OwnerMetrics) -> str:
     families.append(_family("counter", ("memcon_outcomes_total", "Outcomes taken, by status."), outcomes))
     families.append(_histogram(shard, metrics.commit_seconds))
     return "".join(families)
+
+
+@dataclass(slots=True, kw_only=True)
+class RouterCounts:
+    """What went through a router since it started."""
+
+    decisions: int = 0
+    outcomes: int = 0
 
 
 _ROUTED = {

@@ -9,6 +9,8 @@ answer.
 from __future__ import annotations
 
 import asyncio
+import resource
+import sys
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any, cast
@@ -22,8 +24,11 @@ from memcon_policy_server.http.routes import Failure
 
 __all__ = ["QuickProtocol"]
 
-# Of request line and headers together; the parser has no bound of its own.
+# Of request line and headers beyond the first piece that is read of them; the parser has no bound of its own.
 MAX_HEAD_BYTES = 64 << 10
+
+
+_CROWDED = Failure(error="unavailable", message="this server has all connections that it allows; try again")
 
 
 class _Pending:
@@ -48,20 +53,25 @@ class QuickProtocol(HttpToolsProtocol):
             raise TypeError(f"this protocol carries an HttpApp only, got {type(app).__name__}")
         self._quick_handlers = app.quick
         self._head_limit_s = app.limits.request_timeout_s
+        self._max_connections = min(app.limits.max_connections, _max_sockets())
         # What answers the request that is being read, and its body so far; None = it goes the ASGI way.
         self._quick: QuickHandler | None = None
         self._parts: list[bytes] = []
-        # A request has begun whose head is not whole, how much of it came, and when to give it up.
+        # A request has begun whose head is not whole, how much of it came (None = it began in the piece that is being
+        # read), and when to give it up.
         self._in_head = False
-        self._head_bytes = 0
+        self._head_bytes: int | None = None
         self._head_timer: asyncio.TimerHandle | None = None
 
     # --- the connection ----------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin; a connection on which nothing ever comes is closed like an idle one."""
+        """Begin; a connection on which nothing comes is closed when a request would be, one too many at once."""
         super().connection_made(transport)
-        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        if len(self.connections) > self._max_connections:
+            self._refuse(b"503 Service Unavailable", _CROWDED)
+            return
+        self.timeout_keep_alive_task = self.loop.call_later(self._head_limit_s, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
@@ -83,7 +93,7 @@ class QuickProtocol(HttpToolsProtocol):
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
-        self._in_head, self._head_bytes = True, 0
+        self._in_head, self._head_bytes = True, None
 
     def on_headers_complete(self) -> None:
         """Choose the way."""
@@ -118,6 +128,8 @@ class QuickProtocol(HttpToolsProtocol):
         self._quick = None
         if isinstance(answer, bytes):
             self._write((200, JSON, answer), keep_alive=True)
+        elif isinstance(answer, tuple):
+            self._write(answer, keep_alive=True)
         else:
             self._answer_later(answer)
 
@@ -185,7 +197,8 @@ class QuickProtocol(HttpToolsProtocol):
     # --- the head ----------------------------------------------------------------------------------------------------
 
     def _watch_head(self, num_bytes: int) -> None:
-        self._head_bytes += num_bytes
+        # The piece in which it began may hold whole requests before it.
+        self._head_bytes = 0 if self._head_bytes is None else self._head_bytes + num_bytes
         if self._head_bytes > MAX_HEAD_BYTES:
             self._give_up(b"431 Request Header Fields Too Large", f"the head is over {MAX_HEAD_BYTES} bytes; send less")
         elif self._head_timer is None:
@@ -201,14 +214,25 @@ class QuickProtocol(HttpToolsProtocol):
         self._stop_head_timer()
         if self.cycle is None or self.cycle.response_complete:
             code = "slow_request" if status.startswith(b"408") else "too_large"
-            body = msgspec.json.encode(Failure(error=code, message=message))
-            self.transport.write(
-                b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
-                % (status, len(body), body)
-            )
+            self._refuse(status, Failure(error=code, message=message))
+        self.transport.close()
+
+    def _refuse(self, status: bytes, failure: Failure) -> None:
+        """Answer without a request, and close."""
+        body = msgspec.json.encode(failure)
+        self.transport.write(
+            b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+            % (status, len(body), body)
+        )
         self.transport.close()
 
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+
+def _max_sockets() -> int:
+    """Of the files that the process may open, the share that leaves journal and snapshots theirs."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if files == resource.RLIM_INFINITY else files * 3 // 4

@@ -140,7 +140,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         method="GET",
         path=wire.TABLES,
-        summary="List the tables, or show one whole",
+        summary="List the tables, or show one, whole or at some keys",
         message=messages.TablesQuery,
         refusals=(404,),
     ),

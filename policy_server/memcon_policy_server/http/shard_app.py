@@ -7,14 +7,14 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from memcon.errors import MemconError, NotFoundError
+from memcon.errors import MemconError
 from memcon.policy_types import CancelRequest, DecideRequest, OutcomeRequest
 from memcon_policy_server import messages, wire
 from memcon_policy_server.http import metrics, openapi
 from memcon_policy_server.http.app import HttpApp
 from memcon_policy_server.http.routes import Cancelled, CancelledEpisode, Changed, Done, Failure
 from memcon_policy_server.options import Limits
-from memcon_policy_server.owner import ShardOwner
+from memcon_policy_server.owner.shard_owner import ShardOwner
 
 __all__ = ["PolicyApp", "build_app"]
 
@@ -95,13 +95,11 @@ class PolicyApp(HttpApp):
 
     async def _tables(self, message: messages.TablesQuery) -> object:
         place = {"shard": self._owner.shard, "num_shards": self._owner.num_shards}
-        listed = self._owner.tables()
         if message.table is msgspec.UNSET:
-            return {**place, "tables": listed}
-        if message.table not in listed:
-            raise NotFoundError(f"no table '{message.table}' here; tables here: {', '.join(listed) or 'none'}")
-        served = await self._owner.served()
-        return {**place, "last_seq": served["last_seq"], "tables": {message.table: served["tables"][message.table]}}
+            return {**place, "tables": self._owner.tables()}
+        key = None if message.key is msgspec.UNSET else message.key
+        served = await self._owner.served(message.table, key)
+        return {**place, "last_seq": served["last_seq"], "tables": served["tables"]}
 
     async def _health(self, _: messages.Nothing) -> object:
         return self._owner.health()
@@ -119,4 +117,4 @@ def _each(replies: Sequence[ReplyT | MemconError]) -> dict[str, list[ReplyT | Fa
 
 
 def _failure(error: MemconError) -> Failure:
-    return Failure(error=wire.status_of(error)[1], message=str(error))
+    return Failure(error=wire.status_of(error)[1], message=wire.message_of(error))

@@ -32,7 +32,7 @@ def start_noop(gateways: int) -> None:
     """Deploy it at `PREFIX` of the Serve that runs, with as many replicas as our gateway has; ends with its cluster."""
     from ray import serve
 
-    from memcon_policy_server.deployments import LOGGING, MAX_GATEWAY_REQUESTS
+    from memcon_policy_server.serving.deployments import LOGGING, MAX_GATEWAY_REQUESTS
 
     class Noop:
         """The replica; the application is all of it."""

@@ -17,14 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from memcon.errors import ConfigError, LockedError, UnavailableError
-from memcon_policy_server import haproxy
 from memcon_policy_server.options import OwnerOptions
+from memcon_policy_server.serving import haproxy
 
-__all__ = ["Serving", "ServingOptions"]
+__all__ = ["LOOPBACK_ONLY", "Serving", "ServingOptions"]
 
 # Bytes of Ray's object store: only addresses and paths go through it.
 _OBJECT_STORE_BYTES = 100 * 2**20
 _EVERYWHERE = ("0.0.0.0", "::")
+# To the head of a Ray that runs.
+_REACH_TIMEOUT_S = 5.0
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -39,6 +41,9 @@ _ENVIRONMENT = {
     # A gateway that is replaced: its load balancer is HAProxy on this machine, which learns of it at once.
     "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "1",
 }
+# Ray's switch for a Ray of one machine, whatever its system: it takes the loopback for the address of its node, and its
+# dozen ports are bound there. Without it all are open to the network.
+LOOPBACK_ONLY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +62,7 @@ class ServingOptions:
 
 
 class Serving:
-    """The server of one folder. `start` and `stop` may be called once each; `stop` also after a start that failed."""
+    """The server of one folder: `start_ray`, `start`, `stop`, once each; `stop` also after a start that failed."""
 
     def __init__(self, options: ServingOptions) -> None:
         self._options = options
@@ -72,19 +77,20 @@ class Serving:
         host = "127.0.0.1" if self._options.host in _EVERYWHERE else self._options.host
         return f"http://[{host}]:{self._options.port}" if ":" in host else f"http://{host}:{self._options.port}"
 
-    def start(self) -> None:
-        """Start all; returns when the gateway answers.
+    def start_ray(self) -> None:
+        """Start Ray, or attach to the one that was named; `start` comes next.
 
         Raises:
             LockedError: the port is in use.
-            UnavailableError: Ray or Serve does not start.
+            UnavailableError: Ray does not start, or does not answer.
             ConfigError: the cluster has several nodes, which the journals cannot serve.
-            MemconError: a shard's files are damaged.
         """
         options = self._options
         if options.ray_address is None:
             self._check_port()
             self._close_off(Path(tempfile.mkdtemp(prefix="memcon-", dir="/tmp")))
+        else:
+            _check_reached(options.ray_address)
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)  # noqa: TID251 - a shell; Ray reads these at import
         import ray
@@ -92,14 +98,22 @@ class Serving:
         self._ray = ray
         self._init(ray)
         self._refuse_many_nodes(ray)
+
+    def start(self) -> None:
+        """Start owners and gateways on that Ray; returns when the gateway answers.
+
+        Raises:
+            UnavailableError: Serve does not start.
+            MemconError: a shard's files are damaged.
+        """
         from ray import serve
 
-        from memcon_policy_server.deployments import LOGGING
+        from memcon_policy_server.serving.deployments import LOGGING
 
         # Serve sets its level when it is imported; the lines between our progress must be ours.
         for name in ("ray", "ray.serve"):
             logging.getLogger(name).setLevel(logging.ERROR)
-        http = {"host": options.host, "port": options.port}
+        http = {"host": self._options.host, "port": self._options.port}
         serve.start(proxy_location="HeadOnly", http_options=http, logging_config=LOGGING)
         self.roll()
 
@@ -109,11 +123,11 @@ class Serving:
         Raises:
             MemconError: as `start`.
         """
-        from memcon_policy_server.deployments import start_gateway
+        from memcon_policy_server.serving.deployments import start_gateway
 
         options = self._options
         app = f"memcon-serve-{options.name}"
-        host = self._ray.util.get_node_ip_address() if options.host in _EVERYWHERE else options.host
+        host = _address_of_machine() if options.host in _EVERYWHERE else options.host
         self._policy = start_gateway(
             options.directory, options.shards, app, options.owner,
             host=host, gateways=options.gateways, update=self._policy is not None,
@@ -150,7 +164,12 @@ class Serving:
         token = private / "ray-token"
         token.touch(mode=0o600)
         token.write_text(secrets.token_hex(32), encoding="ascii")
-        closed = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), **haproxy.environment(private)}
+        closed = {
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(token),
+            **LOOPBACK_ONLY,
+            **haproxy.environment(private),
+        }
         os.environ.update(closed)  # noqa: TID251 - as above
 
     def _check_port(self) -> None:
@@ -209,3 +228,28 @@ class Serving:
                 f"ray_address: this cluster has {len(nodes)} nodes, and an owner that is restarted on another node "
                 "would not find its SQLite journal there; serve on a Ray of one node, or leave ray_address out"
             )
+
+
+def _check_reached(ray_address: str) -> None:
+    """Refuse an address at which nobody listens: Ray would try it for minutes, deaf to signals."""
+    host, _, port = ray_address.rpartition(":")
+    if not (host and port.isdecimal()):
+        # "auto", or a form that Ray itself refuses at once.
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _REACH_TIMEOUT_S).close()
+    except (OSError, OverflowError) as error:
+        raise UnavailableError(
+            f"ray_address: nobody answers at {ray_address} ({error}); start that Ray, or leave ray_address out"
+        ) from error
+
+
+def _address_of_machine() -> str:
+    """Where other machines find an owner of a server that listens on all addresses."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Nothing is sent: it only asks the routes which address a packet to the outside would bear.
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])

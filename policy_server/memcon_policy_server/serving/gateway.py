@@ -18,8 +18,8 @@ from memcon_policy_server.http import metrics, openapi
 from memcon_policy_server.http.app import HttpApp, Receive, Scope, Send
 from memcon_policy_server.http.routes import Cancelled, CancelledEpisode, Changed, Done
 from memcon_policy_server.options import Limits
-from memcon_policy_server.pages import merged_metrics, merged_tables
-from memcon_policy_server.router import ShardRouter
+from memcon_policy_server.serving.pages import merged_metrics, merged_tables
+from memcon_policy_server.serving.router import ShardRouter
 
 __all__ = ["Gateway"]
 
@@ -115,8 +115,9 @@ class Gateway(HttpApp):
         return CancelledEpisode(cancelled=sum(answer["cancelled"] for answer in answers))
 
     async def _tables(self, message: messages.TablesQuery) -> object:
-        query = "" if message.table is msgspec.UNSET else "?" + urlencode({"table": message.table})
-        answers = [msgspec.json.decode(body) for body in await self._router.get(wire.TABLES + query)]
+        # Without what is not set.
+        query = urlencode(msgspec.to_builtins(message))
+        answers = [msgspec.json.decode(body) for body in await self._router.get(f"{wire.TABLES}?{query}")]
         return merged_tables(answers)
 
     async def _health(self, _: messages.Nothing) -> object:

@@ -9,7 +9,7 @@ from collections.abc import Generator
 
 import uvicorn
 
-from memcon.errors import ConfigError
+from memcon.errors import ConfigError, UnavailableError
 from memcon_policy_server.http.app import HttpApp
 from memcon_policy_server.http.protocol import QuickProtocol
 
@@ -70,6 +70,16 @@ class Listener:
         """Serve until `stop`; returns the base URL."""
         self._task = asyncio.get_running_loop().create_task(self._server.serve(sockets=[self._socket]))
         return self.base_url
+
+    def check(self) -> None:
+        """Nothing, while it answers or is being stopped.
+
+        Raises:
+            UnavailableError: the server ended by itself, with what it ended.
+        """
+        if self._task is not None and self._task.done() and not self._app.draining:
+            reason = None if self._task.cancelled() else self._task.exception()
+            raise UnavailableError(f"the listener at {self.base_url} ended: {reason!r}; its process must be replaced")
 
     async def stop(self) -> None:
         """Refuse what comes, let open requests finish (at most 5 s), close all connections and free the port."""

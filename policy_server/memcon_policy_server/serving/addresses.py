@@ -13,7 +13,7 @@ from pathlib import Path
 
 from memcon import codec
 from memcon.errors import StorageError, UnavailableError
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.shard_map import ShardAddress, ShardMap
 from memcon_policy_server.sharding import address_path, journal_path
 

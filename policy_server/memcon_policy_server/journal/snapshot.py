@@ -1,7 +1,7 @@
 """A snapshot: the whole state of one shard after some event, so that an owner need not fold its journal from the start.
 
 A shortcut, never the truth: it names the journal and the commit that it stands for, and one that does not fit is not
-used (`memcon_policy_server.fold`). The file is seen whole or not at all, and a flipped byte is found.
+used (`memcon_policy_server.journal.fold`). The file is seen whole or not at all, and a flipped byte is found.
 """
 
 from __future__ import annotations

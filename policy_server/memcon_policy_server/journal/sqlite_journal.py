@@ -8,7 +8,9 @@ row is found and named.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +27,10 @@ from memcon.errors import (
     StorageError,
 )
 from memcon.learning.events import Event
-from memcon_policy_server.journal_schema import GENESIS, SCHEMA, SCHEMA_VERSION, chained, commits, meta
-from memcon_policy_server.owner_process import end_owner, this_process
-from memcon_policy_server.packing import kind_of, pack, unpack
-from memcon_policy_server.sqlite_engine import BUSY_TIMEOUT_S, Store, damaged
+from memcon_policy_server.journal.owner_process import end_owner, this_process
+from memcon_policy_server.journal.packing import kind_of, pack, unpack
+from memcon_policy_server.journal.schema import GENESIS, SCHEMA, SCHEMA_VERSION, chained, commits, meta
+from memcon_policy_server.journal.sqlite_engine import BUSY_TIMEOUT_S, Store, damaged
 
 __all__ = ["Marks", "Row", "SqliteJournal"]
 
@@ -36,6 +38,9 @@ __all__ = ["Marks", "Row", "SqliteJournal"]
 # ended, and there are as many again.
 CLAIM_ATTEMPTS = 6
 CLAIM_PATIENCE_S = 0.5
+# Events that a compaction drops in one transaction, some 20 ms, and its pause behind each: an owner's commit gets in.
+DROPPED_AT_ONCE = 10_000
+PAUSE_S = 0.02
 
 # Checks the epoch and moves the head, inside the transaction.
 _MOVE_HEAD = (
@@ -200,8 +205,8 @@ class SqliteJournal:
             found = connection.execute(sa.select(meta)).one()
             if seq == found.base_seq:
                 return bytes(found.base_head)
-            head = connection.execute(sa.select(commits.c.checksum).where(commits.c.last_seq == seq)).scalar()
-            return None if head is None else bytes(head)
+            last_seq, head = self._before(connection, found, seq)
+            return bytes(head) if last_seq == seq else None
 
     def end(self) -> int:
         """Number of the last committed event; 0 when there is none."""
@@ -225,30 +230,57 @@ class SqliteJournal:
         """Drop the events up to `through`, the end of a commit that is exported; returns how many there were.
 
         `replace` is given the checksum at `through` and must put durably in place what stands for those events
-        (`compaction.compact`). It is called inside the transaction, so that no two compactions write at once.
+        (`compaction.compact`). The caller lets no second compaction run meanwhile. The events go in parts, a short
+        transaction each: an owner whose commit waited for all of them would give up, and end.
 
         Raises:
             InvariantError: no exported commit ends at `through`; nothing was dropped.
+            LockedError: an owner kept the journal busy; what was dropped until then is, and the rest can follow.
         """
-        with self._store.writing("compact") as connection:
-            found = connection.execute(sa.select(meta)).one()
-            if through <= found.base_seq:
-                # Another compaction was quicker.
-                return 0
-            head = connection.execute(sa.select(commits.c.checksum).where(commits.c.last_seq == through)).scalar()
-            if head is None or through > found.exported_seq:
-                raise InvariantError(
-                    f"compacting {self.path} through event {through}: that is no end of a commit, or it is not "
-                    f"exported (event {found.exported_seq} is the last one that is)"
-                )
-            replace(bytes(head))
-            connection.execute(sa.delete(commits).where(commits.c.last_seq <= through))
-            connection.execute(sa.update(meta).values(base_seq=through, base_head=head))
+        marks, head = self.marks(), self.head_at(through)
+        if through <= marks.base_seq:
+            # Another compaction was quicker.
+            return 0
+        if head is None or through > marks.exported_seq:
+            raise InvariantError(
+                f"compacting {self.path} through event {through}: that is no end of a commit, or it is not "
+                f"exported (event {marks.exported_seq} is the last one that is)"
+            )
+        replace(head)
+        base_seq = marks.base_seq
+        while base_seq < through:
+            base_seq = self._dropped(base_seq, min(base_seq + DROPPED_AT_ONCE, through))
+            self._let_owner_in()
         self._store.shrink()
-        return int(through - found.base_seq)
+        return through - marks.base_seq
+
+    def _dropped(self, base_seq: int, through: int) -> int:
+        """Drop the commits after `base_seq` that begin at or before `through`; returns the last event of them."""
+        with self._store.writing("compact") as connection:
+            last = connection.execute(
+                sa.select(commits.c.last_seq, commits.c.checksum)
+                .where(commits.c.first_seq <= through)
+                .order_by(commits.c.first_seq.desc())
+                .limit(1)
+            ).one()
+            connection.execute(sa.delete(commits).where(commits.c.first_seq <= through))
+            connection.execute(sa.update(meta).values(base_seq=last.last_seq, base_head=last.checksum))
+        return int(last.last_seq)
+
+    @staticmethod
+    def _let_owner_in() -> None:
+        # Nobody sets it: a commit that waits tries again and again, and finds the journal free half of the time.
+        threading.Event().wait(PAUSE_S)
 
     def close(self) -> None:
-        """Close the file; may be called twice."""
+        """Close the file; may be called twice. A claim of this owner that still stands is given up."""
+        if self.epoch:
+            mine, self.epoch = self.epoch, 0
+            # Only a word for others, who ask who is alive: the epoch is what holds. Nobody waits for it.
+            with suppress(MemconError):
+                self._store.set_patience(0.0)
+                with self._store.writing("give up") as connection:
+                    connection.execute(sa.update(meta).where(meta.c.epoch == mine).values(owner=""))
         self._store.close()
 
     # --- inside ------------------------------------------------------------------------------------------------------
@@ -281,13 +313,16 @@ class SqliteJournal:
 
     def _before(self, connection: sa.Connection, found: Any, after: int) -> tuple[int, bytes]:
         """The last event at or before `after` that ends a commit, and the checksum there."""
-        last = connection.execute(
+        # Asked by the first event, which is the key: the last one would have the whole file read. The newest that
+        # begins in time may end too late; the one before it does not.
+        newest = connection.execute(
             sa.select(commits.c.last_seq, commits.c.checksum)
-            .where(commits.c.last_seq <= after)
-            .order_by(commits.c.last_seq.desc())
-            .limit(1)
-        ).first()
-        return (found.base_seq, found.base_head) if last is None else (last.last_seq, last.checksum)
+            .where(commits.c.first_seq <= after)
+            .order_by(commits.c.first_seq.desc())
+            .limit(2)
+        ).all()
+        ended = [(commit.last_seq, commit.checksum) for commit in newest if commit.last_seq <= after]
+        return ended[0] if ended else (found.base_seq, found.base_head)
 
     def _checked(self, commit: Any, seq: int, head: bytes) -> list[Event]:
         """The events of a commit that follows event `seq`, whose checksum is `head`."""

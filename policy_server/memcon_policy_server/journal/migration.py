@@ -16,9 +16,9 @@ import sqlalchemy as sa
 
 from memcon.errors import InvariantError, MemconError, NotFoundError, SchemaVersionError
 from memcon.learning.events import Event, decode_event
-from memcon_policy_server.journal_schema import GENESIS, SCHEMA_VERSION, chained, commits, meta
-from memcon_policy_server.packing import pack, unpack
-from memcon_policy_server.sqlite_engine import Store, damaged
+from memcon_policy_server.journal.packing import pack, unpack
+from memcon_policy_server.journal.schema import GENESIS, SCHEMA_VERSION, chained, commits, meta
+from memcon_policy_server.journal.sqlite_engine import Store, damaged
 
 __all__ = ["migrate"]
 

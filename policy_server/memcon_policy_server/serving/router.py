@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
@@ -16,11 +15,12 @@ import msgspec
 from memcon.errors import MemconError, UnavailableError
 from memcon_policy_server import messages, wire
 from memcon_policy_server.client.batching import DECIDES, OUTCOMES, Batcher
-from memcon_policy_server.links import LinkedTransport
+from memcon_policy_server.http.metrics import RouterCounts
+from memcon_policy_server.serving.links import LinkedTransport
 from memcon_policy_server.shard_map import ShardMap
 from memcon_policy_server.sharding import shard_of_keys, shard_of_token
 
-__all__ = ["Reply", "RouterCounts", "ShardRouter"]
+__all__ = ["Reply", "ShardRouter"]
 
 # An owner's reply, or {"error", "message"} in its place, as plain data.
 Reply: TypeAlias = Mapping[str, Any]
@@ -30,14 +30,6 @@ Keyed: TypeAlias = messages.Decide | messages.Outcome | messages.Cancel
 # A batch for several shards does not wait longer for one of them: the others' answers are there. Shorter than a
 # client's own try, which would otherwise be lost whole for as long as one owner is away.
 PART_PATIENCE_S = 1.0
-
-
-@dataclass(slots=True, kw_only=True)
-class RouterCounts:
-    """What went through this router since it started."""
-
-    decisions: int = 0
-    outcomes: int = 0
 
 
 class ShardRouter:

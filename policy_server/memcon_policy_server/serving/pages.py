@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["merged_metrics", "merged_tables"]
 
 # Of a listed table: what each shard has some of.
-_SUMMED = ("keys", "open", "version")
+_SUMMED = ("keys", "taken", "credited", "open", "closed", "version")
 
 
 def merged_tables(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ meta = sa.Table(
     sa.Column("num_shards", sa.Integer, nullable=False),
     # Raised by every claim; a commit under an older epoch is refused.
     sa.Column("epoch", sa.BigInteger, nullable=False),
-    # Process id and its start in clock ticks, so that a reused id is told apart.
+    # Process id and its start in clock ticks, so that a reused id is told apart; "" once it has closed the journal.
     sa.Column("owner", sa.String, nullable=False),
     # Last event and the checksum of its commit: finds a removed tail.
     sa.Column("last_seq", sa.BigInteger, nullable=False),

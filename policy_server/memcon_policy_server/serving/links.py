@@ -7,9 +7,10 @@ listener sends is understood: HTTP/1.1 with a content-length.
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any, cast
 from urllib.parse import urlsplit
+
+import msgspec
 
 from memcon.errors import UnavailableError
 from memcon_policy_server import wire
@@ -34,7 +35,11 @@ class LinkedTransport(Transport):
 
     async def post(self, shard: int, path: str, body: bytes) -> Any:
         """As `Transport.post`."""
-        return json.loads(await self._try(shard, "POST", path, body))
+        answer = await self._try(shard, "POST", path, body)
+        try:
+            return msgspec.json.decode(answer)
+        except msgspec.DecodeError as error:
+            raise UnavailableError(f"what answered is no owner: {error}") from error
 
     async def get(self, shard: int, path: str) -> bytes:
         """Send once; the reply's body, whatever its form.
@@ -193,7 +198,7 @@ async def _connect(url: str) -> _Link:
 def _refusal(status: int, answer: bytes) -> Exception:
     """What the owner raised; `UnavailableError` when the answer is not an owner's."""
     try:
-        record = json.loads(answer)
+        record = msgspec.json.decode(answer)
         return wire.error_of(str(record["error"]), str(record["message"]))
     except (ValueError, KeyError, TypeError):
         return UnavailableError(f"status {status} without the form of an owner's answer")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memcon.learning.shard import PolicyShard
-from memcon.policy_types import DecideRequest
+from memcon.policy_types import DecideRequest, LearningSettings
 from memcon_policy_server.options import Limits
 from memcon_policy_server.sharding import shard_of_keys
 from memcon_policy_server.wire import LimitError, MovedError
@@ -17,14 +17,22 @@ class Admission:
     def __init__(self, core: PolicyShard, limits: Limits, *, shard: int, num_shards: int) -> None:
         self._core, self._limits, self._shard, self._num_shards = core, limits, shard, num_shards
 
-    def check_table(self, table: str) -> None:
-        """Refuse a new table too many.
+    def check_table(self, table: str, settings: LearningSettings) -> None:
+        """Refuse a new table too many, or one of too many arms.
 
         Raises:
-            LimitError: there are as many as the limit allows.
+            LimitError: there are as many tables as the limit allows, or the new one has more arms than it allows.
         """
         known = self._core.tables()
-        if table not in known and len(known) >= self._limits.max_tables:
+        if table in known:
+            return
+        num_arms = len(settings.action_ids)
+        if num_arms > self._limits.max_arms:
+            raise LimitError(
+                f"opening policy table '{table}': it has {num_arms} arms, max_arms is {self._limits.max_arms}; leave "
+                "some out, or raise the limit"
+            )
+        if len(known) >= self._limits.max_tables:
             raise LimitError(
                 f"opening policy table '{table}': shard {self._shard} has {len(known)} tables, max_tables is "
                 f"{self._limits.max_tables}; use one of them, or raise the limit"

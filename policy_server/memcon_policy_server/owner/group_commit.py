@@ -14,9 +14,9 @@ from contextlib import suppress
 from memcon.errors import MemconError, StorageError
 from memcon.learning.events import Event
 from memcon.protocols import Clock
-from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.owner_metrics import COMMIT_BOUNDS_S, Histogram
-from memcon_policy_server.snapshot_writer import SnapshotWriter
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
+from memcon_policy_server.owner.metrics import COMMIT_BOUNDS_S, Histogram
+from memcon_policy_server.owner.snapshot_writer import SnapshotWriter
 
 __all__ = ["MAX_PENDING", "GroupCommit"]
 
@@ -56,6 +56,8 @@ class GroupCommit:
         self._timer: asyncio.TimerHandle | None = None
         self._feeding: asyncio.Task[None] | None = None
         self.fault: MemconError | None = None
+        # Why no more commands are taken: the fault, or the end that has begun.
+        self.refusal: MemconError | None = None
         # Last durable event.
         self.last_seq = journal.last_seq
         self.commits = self.events = 0
@@ -115,7 +117,7 @@ class GroupCommit:
         """Memory and journal no longer agree, or are another's: refuse all that waits and all that comes."""
         if self.fault is not None:
             return
-        self.fault = error
+        self.fault = self.refusal = error
         for durable in (*self._flying, *self._waiting):
             if not durable.done():
                 durable.set_exception(error)
@@ -131,8 +133,12 @@ class GroupCommit:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.fail, error)
 
-    async def drain(self) -> None:
-        """Write what is pending and wait for the writer; a fault is not raised again."""
+    async def drain(self, closed: MemconError) -> None:
+        """Write what is pending and wait for the writer; a fault is not raised again.
+
+        No command is taken from here on: whoever asks gets `closed`, and memory stays as it will be on disk.
+        """
+        self.refusal = self.refusal or closed
         with suppress(MemconError):
             await self.settled()
         if self._feeding is not None:
@@ -140,7 +146,7 @@ class GroupCommit:
 
     def close(self, closed: MemconError) -> None:
         """Stop the writer; whoever asks after this gets `closed`. May be called twice."""
-        self.fault = self.fault or closed
+        self.fault = self.refusal = self.fault or closed
         if self._timer is not None:
             self._timer.cancel()
         self._writer.shutdown()

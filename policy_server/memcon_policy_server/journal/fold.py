@@ -14,11 +14,11 @@ from pathlib import Path
 from memcon.errors import DamagedFileError, InvariantError, MemconError
 from memcon.learning.events import Event
 from memcon.learning.shard import PolicyShard
-from memcon_policy_server.folder_lock import folding
-from memcon_policy_server.journal import Marks, Row, SqliteJournal
+from memcon_policy_server.journal.folder_lock import folding
+from memcon_policy_server.journal.snapshot import read_snapshot
+from memcon_policy_server.journal.sqlite_engine import damaged
+from memcon_policy_server.journal.sqlite_journal import Marks, Row, SqliteJournal
 from memcon_policy_server.sharding import base_path, journal_path, snapshot_path
-from memcon_policy_server.snapshot import read_snapshot
-from memcon_policy_server.sqlite_engine import damaged
 
 __all__ = ["check_journal", "fold", "folded", "load_snapshot", "restore", "unsigned_shard"]
 
@@ -43,8 +43,16 @@ def restore(journal: SqliteJournal, core: PolicyShard) -> int:
     """
     with folding(journal.path.parent):
         began = load_snapshot(journal, core)
-        for _ in fold(journal, core, after=began):
-            pass
+        try:
+            for _ in fold(journal, core, after=began):
+                pass
+        except InvariantError as error:
+            if not began:
+                raise
+            place = snapshot_path(journal.path.parent, journal.shard)
+            raise InvariantError(
+                f"{error}; the fold began with a snapshot after event {began}: move {place} away to fold from before it"
+            ) from error
     return began
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from memcon.errors import ConflictError, InvariantError, MemconError
 from memcon.learning.events import Event
 from memcon.learning.shard import Handled
-from memcon_policy_server.group_commit import GroupCommit
-from memcon_policy_server.lease import Lease
-from memcon_policy_server.owner_metrics import Counts
+from memcon_policy_server.owner.group_commit import GroupCommit
+from memcon_policy_server.owner.lease import Lease
+from memcon_policy_server.owner.metrics import Counts
 from memcon_policy_server.wire import MovedError
 
 __all__ = ["Execution"]
@@ -35,14 +36,14 @@ class Execution:
         self.follow = follow
 
     def check_answers(self) -> None:
-        """Refuse to answer after a fault and without the lease.
+        """Refuse to answer after a fault, at the end and without the lease.
 
         Raises:
-            MemconError: the fault; `MovedError` without the lease.
+            MemconError: the fault, or that of the end; `MovedError` without the lease.
         """
-        fault = self._commits.fault
-        if fault is not None:
-            raise fault
+        refusal = self._commits.refusal
+        if refusal is not None:
+            raise refusal
         if not self._lease.held:
             raise MovedError(
                 f"shard {self._shard} has not seen its journal for {self._lease.age_s:.1f} s and may have another "
@@ -88,6 +89,13 @@ class Execution:
                 done(handled)
                 replies.append(handled.reply)
         return replies
+
+    async def in_thread(self, question: Callable[..., T], *arguments: object) -> T | MemconError:
+        """Answer a slow question, which changes nothing, beside the event loop; a refusal stands in place of it."""
+        try:
+            return await asyncio.to_thread(question, *arguments)
+        except MemconError as error:
+            return error
 
     async def durably(self, command: Callable[..., Handled[T]], *arguments: object) -> T:
         """`apply` a command and return its reply once all before and in it is durable."""

@@ -6,24 +6,32 @@ import json
 from pathlib import Path
 from typing import Any
 
+from memcon.files import replace_file
 from memcon.learning.shard import PolicyShard
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import export_path, journal_path
 
-__all__ = ["EXPORT_SCHEMA_VERSION", "is_exported", "served_tables"]
+__all__ = ["EXPORT_SCHEMA_VERSION", "is_exported", "served_tables", "write_export"]
 
 EXPORT_SCHEMA_VERSION = 1
 
 
-def served_tables(core: PolicyShard, shard: int, num_shards: int, last_seq: int) -> dict[str, Any]:
-    """The export's form of a shard's tables after event `last_seq`."""
+def served_tables(
+    core: PolicyShard, shard: int, num_shards: int, last_seq: int, *, key: str | None = None
+) -> dict[str, Any]:
+    """The export's form of a shard's tables after event `last_seq`; with `key` as `PolicyShard.dump_keys`."""
     return {
         "schema_version": EXPORT_SCHEMA_VERSION,
         "shard": shard,
         "num_shards": num_shards,
         "last_seq": last_seq,
-        "tables": {table: core.dump(table) for table in core.tables()},
+        "tables": {table: core.dump(table) if key is None else core.dump_keys(table, key) for table in core.tables()},
     }
+
+
+def write_export(path: Path, served: dict[str, Any]) -> None:
+    """Put the `served` tables in place of the file at `path`, durably."""
+    replace_file(path, json.dumps(served, sort_keys=True, indent=1, allow_nan=False))
 
 
 def is_exported(directory: Path, shard: int, num_shards: int) -> bool:

@@ -1,7 +1,7 @@
 """Compaction: the events that an export holds leave the journal, and a snapshot of their fold stands for them.
 
 That snapshot is made here, by folding the journal itself, and never taken from an owner: what is dropped was checked
-event by event a moment before. It may run beside a live owner, whose commits wait while the snapshot is written.
+event by event a moment before. It may run beside a live owner, whose commits wait for one part of the drop at most.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from memcon_policy_server.fold import fold, load_snapshot, unsigned_shard
-from memcon_policy_server.folder_lock import compacting, folding
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.fold import fold, load_snapshot, unsigned_shard
+from memcon_policy_server.journal.folder_lock import compacting, folding
+from memcon_policy_server.journal.snapshot import write_snapshot
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import base_path, journal_path
-from memcon_policy_server.snapshot import write_snapshot
 
 __all__ = ["Compacted", "compact"]
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from memcon.errors import LockedError
 from memcon.learning.shard import PolicyShard
 from memcon.protocols import Clock
-from memcon_policy_server.journal import SqliteJournal
+from memcon_policy_server.journal.snapshot import write_snapshot
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.sharding import snapshot_path
-from memcon_policy_server.snapshot import write_snapshot
 
 __all__ = ["SnapshotWriter"]
 
@@ -22,13 +24,13 @@ class SnapshotWriter:
     """Snapshots of one shard beside its journal, one at a time; `seq` is the last event of the one that is there.
 
     The state is copied in the event loop, at a moment when memory and journal will agree; it is encoded and written in
-    a thread after the last event in it is durable. Due every `every` events, or when twice as many events as the shard
-    remembers things have come: then the copies cost an event no more in a large shard than in a small one, and little
-    beside the event itself (at half as many they took a third of a loaded owner).
+    a thread after the last event in it is durable. Due every `every` events, or later in a large shard, so that an
+    event pays for the copies no more there than in a small one: an open decision counts two events, a key one, an ended
+    decision a quarter (at half an event for each the copies took a third of a loaded owner).
     """
 
     def __init__(self, core: PolicyShard, journal: SqliteJournal, *, every: int, clock: Clock, seq: int) -> None:
-        self._core, self._every, self._clock = core, every, clock
+        self._core, self._journal, self._every, self._clock = core, journal, every, clock
         self._shard, self._num_shards = journal.shard, journal.num_shards
         self._path = snapshot_path(journal.path.parent, journal.shard)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="snapshot")
@@ -44,14 +46,14 @@ class SnapshotWriter:
         """Seconds since this process has written one; -1 = it has not."""
         return -1.0 if self._written_at is None else self._clock.monotonic() - self._written_at
 
-    def capture_if_due(self, seq: int) -> dict[str, Any] | None:
-        """A copy of the state if a snapshot is due; memory holds the events up to `seq` and nothing more."""
+    def capture_if_due(self, seq: int) -> Callable[[], dict[str, Any]] | None:
+        """What gives the state of this moment, if a snapshot is due; memory holds the events up to `seq`, no more."""
         if seq < self._due_at or self._writing is not None:
             return None
         self._due_at = self._next_due(seq)
         return self._capture()
 
-    def write(self, state: dict[str, Any], seq: int, head: bytes) -> None:
+    def write(self, state: Callable[[], dict[str, Any]], seq: int, head: bytes) -> None:
         """Write the `state` after event `seq` in the background; `head` is the journal's checksum there."""
         self._writing = asyncio.get_running_loop().create_task(self._write(state, seq, head))
 
@@ -66,14 +68,14 @@ class SnapshotWriter:
         """Wait for what is being written and stop the thread."""
         self._thread.shutdown()
 
-    def _capture(self) -> dict[str, Any] | None:
+    def _capture(self) -> Callable[[], dict[str, Any]] | None:
         try:
-            return self._core.state()
+            return self._core.captured()
         except Exception as error:  # noqa: BLE001 - a snapshot is a shortcut: without it the next start folds more
             self._count_failure(error)
             return None
 
-    async def _write(self, state: dict[str, Any], seq: int, head: bytes) -> None:
+    async def _write(self, state: Callable[[], dict[str, Any]], seq: int, head: bytes) -> None:
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._put, state, seq, head)
         except Exception as error:  # noqa: BLE001 - as above
@@ -84,8 +86,14 @@ class SnapshotWriter:
         finally:
             self._writing = None
 
-    def _put(self, state: dict[str, Any], seq: int, head: bytes) -> None:
-        write_snapshot(self._path, shard=self._shard, num_shards=self._num_shards, seq=seq, head=head, state=state)
+    def _put(self, state: Callable[[], dict[str, Any]], seq: int, head: bytes) -> None:
+        # Two owners do live at once for a while, and only one may write the file.
+        if (newest := self._journal.current_epoch()) != self._journal.epoch:
+            raise LockedError(
+                f"not writing {self._path}: the shard was claimed under epoch {newest}, after epoch "
+                f"{self._journal.epoch} of this owner"
+            )
+        write_snapshot(self._path, shard=self._shard, num_shards=self._num_shards, seq=seq, head=head, state=state())
 
     def _count_failure(self, error: Exception) -> None:
         self.failed += 1
@@ -95,5 +103,5 @@ class SnapshotWriter:
 
     def _next_due(self, seq: int) -> int:
         sizes = [self._core.counts(table) for table in self._core.tables()]
-        remembered = sum(size["keys"] + size["open"] + size["closed"] for size in sizes)
-        return seq + max(self._every, 2 * remembered)
+        remembered = sum(2 * size["open"] + size["keys"] + size["closed"] // 4 for size in sizes)
+        return seq + max(self._every, remembered)

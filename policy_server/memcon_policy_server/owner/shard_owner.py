@@ -9,7 +9,6 @@ ahead of the journal, and after another owner's claim it is behind: either way t
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 from memcon import codec
 from memcon.clock import SystemClock
 from memcon.errors import MemconError, StorageError, UnavailableError
-from memcon.files import replace_file
+from memcon.learning import kernel
 from memcon.learning.shard import Handled, PolicyShard
 from memcon.policy_types import (
     CancelRequest,
@@ -30,22 +29,22 @@ from memcon.policy_types import (
     TableImport,
 )
 from memcon.protocols import Clock
-from memcon_policy_server.admission import Admission
-from memcon_policy_server.execution import Execution
-from memcon_policy_server.expiry import Expiry
-from memcon_policy_server.exports import is_exported, served_tables
-from memcon_policy_server.fold import restore, unsigned_shard
-from memcon_policy_server.group_commit import GroupCommit
-from memcon_policy_server.journal import SqliteJournal
-from memcon_policy_server.lease import Lease
+from memcon_policy_server.journal.fold import restore, unsigned_shard
+from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.options import OwnerOptions
-from memcon_policy_server.owner_metrics import Counts, OwnerMetrics
+from memcon_policy_server.owner.admission import Admission
+from memcon_policy_server.owner.execution import Execution
+from memcon_policy_server.owner.expiry import Expiry
+from memcon_policy_server.owner.exports import served_tables, write_export
+from memcon_policy_server.owner.group_commit import GroupCommit
+from memcon_policy_server.owner.lease import Lease
+from memcon_policy_server.owner.metrics import Counts, OwnerMetrics
+from memcon_policy_server.owner.snapshot_writer import SnapshotWriter
 from memcon_policy_server.secret import load_secret
 from memcon_policy_server.sharding import export_path, journal_path
-from memcon_policy_server.snapshot_writer import SnapshotWriter
 from memcon_policy_server.wire import MovedError
 
-__all__ = ["ShardOwner", "is_exported", "served_tables"]
+__all__ = ["ShardOwner"]
 
 
 class ShardOwner:
@@ -80,6 +79,8 @@ class ShardOwner:
         if self.options.expire_after_s is not None:
             # Its timer begins below: without a loop nothing is claimed.
             asyncio.get_running_loop()
+        # Before the claim: in a cold process it compiles for seconds, and an older owner serves meanwhile.
+        kernel.kernels()
         self._directory = directory
         self._clock = clock or SystemClock()
         self._core = PolicyShard(shard, num_shards, load_secret(directory))
@@ -123,13 +124,13 @@ class ShardOwner:
         """Create `table` durably, or check that its settings are equal.
 
         Raises:
-            LimitError: there are as many tables as the limit allows.
+            LimitError: there are as many tables as the limit allows, or this one has more arms than it allows.
         """
         # As the journal will give them back: an integer 1 where a float belongs would change the dump's text.
         canonical = codec.decode(LearningSettings, codec.encode(settings))
 
         def _open() -> Handled[None]:
-            self._admission.check_table(table)
+            self._admission.check_table(table, canonical)
             return self._core.open_table(table, canonical)
 
         await self._run.durably(_open)
@@ -140,10 +141,14 @@ class ShardOwner:
         Raises:
             LimitError: the table would have more keys than the limit allows.
         """
+        # Seconds for 100,000 keys.
+        prepared = await self._run.in_thread(self._core.prepare_import, request)
 
         def _import() -> Handled[None]:
             self._admission.check_room(request.table, len(request.numbers))
-            return self._core.import_table(request)
+            if isinstance(prepared, MemconError):
+                raise prepared
+            return self._core.take_import(request, prepared)
 
         await self._run.durably(_import)
 
@@ -263,71 +268,59 @@ class ShardOwner:
         )
 
     def tables(self) -> dict[str, dict[str, Any]]:
-        """Settings, keys, open decisions and version of each table, by name.
+        """Settings of each table, how many keys and decisions it has, and its version, by name.
 
         Raises:
             MemconError: why the owner answers nothing.
         """
         self._run.check_answers()
-        listed = {}
-        for table in self._core.tables():
-            size = self._core.counts(table)
-            listed[table] = {
-                "settings": codec.encode(self._core.settings(table)),
-                "keys": size["keys"],
-                "open": size["open"],
-                "version": size["version"],
-            }
-        return listed
+        core = self._core
+        return {
+            table: {"settings": codec.encode(core.settings(table)), **core.counts(table), **core.totals(table)}
+            for table in core.tables()
+        }
 
-    async def dump(self, table: str) -> dict[str, Any]:
-        """One table whole, every event in it durable.
+    async def served(self, table: str | None = None, key: str | None = None) -> dict[str, Any]:
+        """All tables as they are now, or one, every event in them durable; with `key` as `PolicyShard.dump_keys`.
 
         Raises:
             NotFoundError: no such table.
         """
-        self._core.settings(table)
-        return dict((await self.served())["tables"][table])
-
-    async def served(self) -> dict[str, Any]:
-        """All tables as they are now, every event in them durable."""
         await self._run.renewed()
         self._run.check_answers()
         # Copied at once; written out in a thread, which takes seconds for a million keys.
-        state, seq = self._core.state(), self._commits.applied_seq
+        state, seq = self._core.captured(table), self._commits.applied_seq
         await self._commits.settled()
-        return await asyncio.to_thread(self._written_out, state, seq)
+        return await asyncio.to_thread(self._written_out, state, seq, key)
 
     # --- end ---------------------------------------------------------------------------------------------------------
 
     async def export(self, directory: Path | None = None) -> Path:
         """Write the served tables into the policy folder (default: the journal's); atomic."""
         path = export_path(directory or self._directory, self.shard)
-        served = await self.served()
-
-        def _write() -> None:
-            replace_file(path, json.dumps(served, sort_keys=True, indent=1, allow_nan=False))
-
-        await asyncio.to_thread(_write)
+        await asyncio.to_thread(write_export, path, await self.served())
         return path
 
     async def close(self) -> None:
         """Make all durable, write a last snapshot and close the journal; may be called twice."""
         if self._expiry is not None:
             self._expiry.stop()
-        await self._commits.drain()
+        await self._commits.drain(self._closed())
         if self.fault is None:
             await self._snapshots.finish(self._commits.last_seq, self._journal.head)
         self.release()
 
     def release(self) -> None:
         """Free the journal at once; for an owner that has answered nothing yet, or whose last commit is done."""
-        self._commits.close(StorageError(f"{self._journal.path} is closed; open the policy again"))
+        self._commits.close(self._closed())
         self._snapshots.release()
         self._lease.stop()
         self._journal.close()
 
     # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _closed(self) -> StorageError:
+        return StorageError(f"{self._journal.path} is closed; open the policy again")
 
     def _decide(self, request: DecideRequest) -> DecideReply:
         handled = self._run.apply(self._admit_and_decide, request)
@@ -381,15 +374,16 @@ class ShardOwner:
     def _expire(self, table: str, decision_id: str) -> None:
         if self._expiry is None or self.fault is not None:
             return
-        if not self._lease.held:
+        try:
+            expired = self._run.apply(self._core.expire, table, decision_id, self.options.default_reward).reply
+        except MovedError:
             # May be another's by now: if not, it ends a little later.
             self._expiry.opened(table, decision_id)
             return
-        expired = self._run.apply(self._core.expire, table, decision_id, self.options.default_reward).reply
         self._counts.expired += expired
         self._commits.flush_later()
 
-    def _written_out(self, state: dict[str, Any], last_seq: int) -> dict[str, Any]:
+    def _written_out(self, state: Callable[[], dict[str, Any]], last_seq: int, key: str | None) -> dict[str, Any]:
         core = unsigned_shard(self.shard, self.num_shards)
-        core.load(state)
-        return served_tables(core, self.shard, self.num_shards, last_seq)
+        core.load(state())
+        return served_tables(core, self.shard, self.num_shards, last_seq, key=key)
