@@ -6,14 +6,14 @@ the same bits again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from memcon import ids
 from memcon.errors import ConfigError, InvariantError, MemconError, NotFoundError
 from memcon.learning import transfer
 from memcon.learning.events import Created, Credited, Decided, Event, Imported
-from memcon.learning.table import PolicyTable
+from memcon.learning.table import Captured, PolicyTable
 from memcon.policy_types import LearningSettings
 
 __all__ = ["ShardTables"]
@@ -161,12 +161,13 @@ class ShardTables:
 
     def state(self) -> dict[str, Any]:
         """All that `load` needs to go on from here, as values that msgpack takes."""
-        return self.captured()()
+        return self.captured()(lambda: None)
 
-    def captured(self, only: str | None = None) -> Callable[[], dict[str, Any]]:
+    def captured(self, only: str | None = None) -> Captured:
         """What gives the `state` of this moment later, in any thread: containers are copied here, and no more.
 
-        With `only` of this table alone.
+        With `only` of this table alone. What it is called with is called again and again meanwhile, so that a thread
+        can let others have the interpreter.
 
         Raises:
             NotFoundError: no such table.
@@ -179,7 +180,7 @@ class ShardTables:
             "num_shards": self._num_shards,
             "received": self._received,
         }
-        return lambda: {**rest, "tables": {name: state() for name, state in captured.items()}}
+        return lambda between: {**rest, "tables": {name: state(between) for name, state in captured.items()}}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from a `state` of the same shard, as if this fresh one had folded all events before it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from memcon import codec
 from memcon.errors import InvariantError
@@ -33,7 +33,11 @@ from memcon.learning.scoring import OpenDecision, Scoring
 from memcon.learning.settings import difference, encode_settings
 from memcon.policy_types import LearningSettings
 
-__all__ = ["SUPERSEDED", "PolicyTable"]
+__all__ = ["SUPERSEDED", "Captured", "PolicyTable"]
+
+# A state as it was at one moment, written out when called; it calls what it is given after every few hundred things.
+Captured: TypeAlias = Callable[[Callable[[], object]], dict[str, Any]]
+_PART = 256
 
 # Reason of a cancel that the decide of the same id with another key brings; the id opens again at once.
 SUPERSEDED = "superseded"
@@ -279,14 +283,22 @@ class PolicyTable(Scoring):
         imported = {"imported": self._source} if self._source else {}
         return {"table": self._table, "settings": encode_settings(self.settings), **imported}
 
-    def captured(self) -> Callable[[], dict[str, Any]]:
+    def captured(self) -> Captured:
         """What gives all that `load` needs, as it is now, in order, as values that msgpack takes.
 
         This is quick, since an event loop waits for it; what it gives may be called later and in any thread.
         """
         # One that is open never changes, but for its token.
         opened, rest = list(self._open.values()), self._but_open()
-        return lambda: {**rest, "open": [_open_state(decision) for decision in opened]}
+
+        def _written_out(between: Callable[[], object]) -> dict[str, Any]:
+            states: list[tuple[Any, ...]] = []
+            for begin in range(0, len(opened), _PART):
+                states += [_open_state(decision) for decision in opened[begin : begin + _PART]]
+                between()
+            return {**rest, "open": states}
+
+        return _written_out
 
     def _but_open(self) -> dict[str, Any]:
         return {

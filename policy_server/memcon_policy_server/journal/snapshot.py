@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,19 +45,30 @@ class Snapshot:
 
 _ENCODER = msgspec.msgpack.Encoder()
 # Things that are encoded in one go: the interpreter is held meanwhile, and the owner's event loop waits.
-_PART = 2048
+_PART = 256
 _DECODER = msgspec.msgpack.Decoder(Snapshot)
 
 
-def write_snapshot(path: Path, *, shard: int, num_shards: int, seq: int, head: bytes, state: Mapping[str, Any]) -> int:
+def write_snapshot(
+    path: Path,
+    *,
+    shard: int,
+    num_shards: int,
+    seq: int,
+    head: bytes,
+    state: Mapping[str, Any],
+    between: Callable[[], object] = lambda: None,
+) -> int:
     """Put a snapshot in place of the one at `path`, durably; returns its size in bytes. The fields are `Snapshot`'s.
+
+    `between` is called after every few hundred things: a thread can let others have the interpreter there.
 
     Raises:
         StorageError: the place cannot be written; what stood there still stands.
     """
     # Encoded behind the room of the header: a large state is held once, not twice.
     content = bytearray(_HEADER_BYTES)
-    _encode(content, {"shard": shard, "num_shards": num_shards, "seq": seq, "head": head, "state": state})
+    _encode(content, {"shard": shard, "num_shards": num_shards, "seq": seq, "head": head, "state": state}, between)
     with memoryview(content) as view, view[_HEADER_BYTES:] as body:
         view[:_HEADER_BYTES] = _MAGIC + _VERSION.pack(SNAPSHOT_VERSION) + _digest(body)
         replace_file(path, view)
@@ -92,19 +103,20 @@ def read_snapshot(path: Path) -> Snapshot | None:
         raise DamagedFileError(path, f"it cannot be read: {error}", _REMEDY) from error
 
 
-def _encode(content: bytearray, value: object) -> None:
+def _encode(content: bytearray, value: object, between: Callable[[], object]) -> None:
     """Append `value` in msgpack's form, long lists part by part."""
     if isinstance(value, Mapping):
         content += b"\xdf" + _LENGTH.pack(len(value))
         for key, item in value.items():
             content += _ENCODER.encode(key)
-            _encode(content, item)
+            _encode(content, item, between)
     elif isinstance(value, list) and len(value) > _PART:
         content += b"\xdd" + _LENGTH.pack(len(value))
         for begin in range(0, len(value), _PART):
             part = value[begin : begin + _PART]
             # Without its own header, of one byte below 16 items and three bytes above.
             content += memoryview(_ENCODER.encode(part))[1 if len(part) < 16 else 3 :]
+            between()
     else:
         content += _ENCODER.encode(value)
 

@@ -19,6 +19,7 @@ from memcon.clock import SystemClock
 from memcon.errors import MemconError, StorageError, UnavailableError
 from memcon.learning import kernel
 from memcon.learning.shard import Handled, PolicyShard
+from memcon.learning.table import Captured
 from memcon.policy_types import (
     CancelRequest,
     DecideReply,
@@ -383,7 +384,7 @@ class ShardOwner:
         self._counts.expired += expired
         self._commits.flush_later()
 
-    def _written_out(self, state: Callable[[], dict[str, Any]], last_seq: int, key: str | None) -> dict[str, Any]:
+    def _written_out(self, state: Captured, last_seq: int, key: str | None) -> dict[str, Any]:
         core = unsigned_shard(self.shard, self.num_shards)
-        core.load(state())
+        core.load(state(lambda: None))
         return served_tables(core, self.shard, self.num_shards, last_seq, key=key)

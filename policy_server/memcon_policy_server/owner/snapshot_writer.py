@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from memcon.errors import LockedError
 from memcon.learning.shard import PolicyShard
+from memcon.learning.table import Captured
 from memcon.protocols import Clock
 from memcon_policy_server.journal.snapshot import write_snapshot
 from memcon_policy_server.journal.sqlite_journal import SqliteJournal
@@ -18,6 +18,8 @@ from memcon_policy_server.sharding import snapshot_path
 __all__ = ["SnapshotWriter"]
 
 log = logging.getLogger(__name__)
+
+_PAUSE_S = 0.002
 
 
 class SnapshotWriter:
@@ -35,6 +37,8 @@ class SnapshotWriter:
         self._path = snapshot_path(journal.path.parent, journal.shard)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="snapshot")
         self._writing: asyncio.Task[None] | None = None
+        # Nobody is to be given way any more.
+        self._hurry = threading.Event()
         # Last event of the last good snapshot; 0 = none.
         self.seq = seq
         self.written = self.failed = 0
@@ -46,19 +50,20 @@ class SnapshotWriter:
         """Seconds since this process has written one; -1 = it has not."""
         return -1.0 if self._written_at is None else self._clock.monotonic() - self._written_at
 
-    def capture_if_due(self, seq: int) -> Callable[[], dict[str, Any]] | None:
+    def capture_if_due(self, seq: int) -> Captured | None:
         """What gives the state of this moment, if a snapshot is due; memory holds the events up to `seq`, no more."""
         if seq < self._due_at or self._writing is not None:
             return None
         self._due_at = self._next_due(seq)
         return self._capture()
 
-    def write(self, state: Callable[[], dict[str, Any]], seq: int, head: bytes) -> None:
+    def write(self, state: Captured, seq: int, head: bytes) -> None:
         """Write the `state` after event `seq` in the background; `head` is the journal's checksum there."""
         self._writing = asyncio.get_running_loop().create_task(self._write(state, seq, head))
 
     async def finish(self, seq: int, head: bytes) -> None:
         """Write the last snapshot, of all there is, and wait for it; nothing when there is one already."""
+        self._hurry.set()
         if self._writing is not None:
             await self._writing
         if seq > self.seq and (state := self._capture()) is not None:
@@ -66,16 +71,17 @@ class SnapshotWriter:
 
     def release(self) -> None:
         """Wait for what is being written and stop the thread."""
+        self._hurry.set()
         self._thread.shutdown()
 
-    def _capture(self) -> Callable[[], dict[str, Any]] | None:
+    def _capture(self) -> Captured | None:
         try:
             return self._core.captured()
         except Exception as error:  # noqa: BLE001 - a snapshot is a shortcut: without it the next start folds more
             self._count_failure(error)
             return None
 
-    async def _write(self, state: Callable[[], dict[str, Any]], seq: int, head: bytes) -> None:
+    async def _write(self, state: Captured, seq: int, head: bytes) -> None:
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._put, state, seq, head)
         except Exception as error:  # noqa: BLE001 - as above
@@ -86,14 +92,27 @@ class SnapshotWriter:
         finally:
             self._writing = None
 
-    def _put(self, state: Callable[[], dict[str, Any]], seq: int, head: bytes) -> None:
+    def _put(self, state: Captured, seq: int, head: bytes) -> None:
         # Two owners do live at once for a while, and only one may write the file.
         if (newest := self._journal.current_epoch()) != self._journal.epoch:
             raise LockedError(
                 f"not writing {self._path}: the shard was claimed under epoch {newest}, after epoch "
                 f"{self._journal.epoch} of this owner"
             )
-        write_snapshot(self._path, shard=self._shard, num_shards=self._num_shards, seq=seq, head=head, state=state())
+        write_snapshot(
+            self._path,
+            shard=self._shard,
+            num_shards=self._num_shards,
+            seq=seq,
+            head=head,
+            state=state(self._give_way),
+            between=self._give_way,
+        )
+
+    def _give_way(self) -> None:
+        # A thread that computes without a pause holds the interpreter for 5 ms at a time, and the event loop, which
+        # gives it up at every call of the system, then does 200 of these a second: stops of 0.3 s were seen.
+        self._hurry.wait(_PAUSE_S)
 
     def _count_failure(self, error: Exception) -> None:
         self.failed += 1
