@@ -123,7 +123,7 @@ def credit(http: httpx2.Client, reply: dict[str, Any]) -> str:
 def test_it_says_where_it_is_and_never_the_token(running: Running) -> None:
     place = running.place
     assert place["tables"] == ["default"]
-    assert place["shards"] == 1
+    assert place["shards"] == 2
     token = Path(place["token_path"])
     assert token.stat().st_mode & 0o777 == 0o600
     assert token.read_text(encoding="ascii").strip() not in running.said() + json.dumps(place)

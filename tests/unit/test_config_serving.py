@@ -25,7 +25,7 @@ def config(tmp_path: Path) -> Path:
 
 def test_the_shipped_config_serves_one_table_on_the_loopback() -> None:
     plan = load_serving(SHIPPED)
-    assert (plan.name, plan.host, plan.port, plan.shards, plan.ray_address) == ("agents", "127.0.0.1", 8000, 1, None)
+    assert (plan.name, plan.host, plan.port, plan.shards, plan.ray_address) == ("agents", "127.0.0.1", 8000, 2, None)
     assert not plan.options.durable_decides
     assert plan.tables["default"].closed_kept == 1_000_000
 
@@ -34,6 +34,15 @@ def test_the_shipped_config_names_no_value_that_is_not_the_default(tmp_path: Pat
     bare = tmp_path / "agents.yaml"
     bare.write_text("tables: {default: ucb}\n", encoding="utf-8")
     assert load_serving(SHIPPED) == load_serving(bare)
+
+
+def test_a_folder_keeps_the_number_of_shards_that_it_was_made_with(config: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    folder.mkdir()
+    for shard in range(3):
+        (folder / f"shard-{shard}.sqlite").touch()
+    assert load_serving(config, [f"directory={folder}"]).shards == 3
+    assert load_serving(config, [f"directory={folder}", "shards=4"]).shards == 4
 
 
 def test_name_and_folder_come_from_the_file_s_name(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

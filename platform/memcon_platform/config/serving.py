@@ -8,26 +8,29 @@ from pathlib import Path
 from typing import Any
 
 from memcon import checks
-from memcon.errors import ConfigError
+from memcon.errors import ConfigError, NotFoundError
 from memcon.policy_types import LearningSettings
 from memcon_platform.config.entries import parse_entry
 from memcon_platform.config.loading import check_name, explained
 from memcon_platform.config.policies import policy_learning
 from memcon_platform.config.sections import KeyPathError, as_mapping, check_keys, section
 from memcon_policy_server.options import Limits, OwnerOptions
+from memcon_policy_server.sharding import shards_in
 
 __all__ = ["SERVING_KEYS", "ServingPlan", "load_serving"]
 
 _ROOT = Path("serve")
 _MAX_SHARDS = 64
+# One owner takes a core. The number cannot grow later, and two are quicker than one on the smallest machines.
+NEW_SHARDS = 2
 
 
 @dataclass(slots=True, kw_only=True)
 class _Settings:
     """The keys of a serving config that have a default and a range of their own; `name` and `tables` come on top."""
 
-    # Number of shard owners, each a process; fixed for the life of the folder.
-    shards: int = 1
+    # Number of shard owners, each a process; fixed for the life of the folder. Null: the folder's, or NEW_SHARDS.
+    shards: int | None = None
     # Gateway processes: with two, one that dies is not missed (0.2 s in place of 5 to 10 s).
     gateways: int = 1
     # Where the gateway listens. Every request needs the token, on any host.
@@ -45,7 +48,8 @@ class _Settings:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        checks.in_range("shards", self.shards, 1, _MAX_SHARDS)
+        if self.shards is not None:
+            checks.in_range("shards", self.shards, 1, _MAX_SHARDS)
         checks.in_range("gateways", self.gateways, 1, _MAX_SHARDS)
         checks.in_range("port", self.port, 1, 65535)
         if not self.host or any(letter.isspace() for letter in self.host):
@@ -100,10 +104,11 @@ def _plan(path: Path, overrides: Sequence[str]) -> ServingPlan:
         options = settings.owner_options()
     except ConfigError as error:
         raise KeyPathError("", str(error)) from error
+    directory = _directory(document.get("directory"), name)
     return ServingPlan(
         name=name,
-        directory=_directory(document.get("directory"), name),
-        shards=settings.shards,
+        directory=directory,
+        shards=settings.shards or _shards(directory),
         gateways=settings.gateways,
         host=settings.host,
         port=settings.port,
@@ -111,6 +116,14 @@ def _plan(path: Path, overrides: Sequence[str]) -> ServingPlan:
         options=options,
         tables=_tables(document.get("tables"), settings),
     )
+
+
+def _shards(directory: Path) -> int:
+    """The number of shards that the folder was made with."""
+    try:
+        return shards_in(directory)
+    except NotFoundError:
+        return NEW_SHARDS
 
 
 def _directory(value: Any, name: str) -> Path:
