@@ -23,12 +23,14 @@ __all__ = [
     "MemconError",
     "MissingExtraError",
     "NotFoundError",
+    "ProviderError",
     "SchemaVersionError",
     "StorageError",
     "UnavailableError",
     "UnknownNameError",
     "boundary",
     "nearest",
+    "placed",
 ]
 
 
@@ -91,6 +93,13 @@ class UnavailableError(MemconError):
     """A service does not answer now: retrying later is safe."""
 
 
+class ProviderError(MemconError):
+    """A model's provider cannot be reached or refuses us: mend what the message names and run the same command again.
+
+    It ends no task: none can be played, so that the open one is left to be repeated.
+    """
+
+
 class ConflictError(MemconError):
     """The request contradicts what is already recorded: do not retry it."""
 
@@ -144,6 +153,11 @@ def boundary(where: Boundary, doing: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise BoundaryError(where, doing, error) from error
+
+
+def placed(error: MemconError, where: str) -> MemconError:
+    """The same error, attributes included, with `where` in front of its text."""
+    return _restore(type(error), f"{where}: {error}", dict(error.__dict__))
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str | None:

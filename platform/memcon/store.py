@@ -145,14 +145,14 @@ class StreamStore:
 
         Raises:
             StorageError: the disk refuses; the file stays at the last ended task.
-            InvariantError: the episode is not the next one.
+            InvariantError: the episode is not the next one, or could not be read again.
         """
         with self._commit(held=True):
             episode = make()
             self._check_open()
             if episode.ordinal != self.num_ended:
                 raise InvariantError(f"{self.path}: task {episode.ordinal} cannot end, the next is {self.num_ended}")
-            self.connection.execute("INSERT INTO episodes VALUES (?, ?)", (episode.ordinal, codec.encode_json(episode)))
+            self.connection.execute("INSERT INTO episodes VALUES (?, ?)", (episode.ordinal, self._readable(episode)))
             self.connection.executemany(
                 "INSERT INTO outbox VALUES (?, ?, ?)",
                 [(row.decision_id, episode.ordinal, codec.encode_json(row)) for row in outbox],
@@ -222,8 +222,21 @@ class StreamStore:
         """Refuse to go on without the transaction: what follows would be committed without what came before."""
         if not self.connection.in_transaction:
             raise StorageError(
-                f"cannot write {self.path}: no transaction is open; a full disk ends one; make space and run again"
+                f"cannot write {self.path}: no transaction is open; a full disk ends one (make space), and so does a "
+                "memory that commits by itself (mend it); then run again"
             )
+
+    def _readable(self, episode: Episode) -> str:
+        """The record of `episode`. Plug-ins gave its values: one of a wrong type would make the file unreadable."""
+        try:
+            text = codec.encode_json(episode)
+            codec.decode_json(Episode, text)
+        except (TypeError, ValueError, codec.CodecError) as error:
+            raise InvariantError(
+                f"task {episode.ordinal} cannot be stored: {error}: a plug-in gave a value that its port does not "
+                "allow; mend it and run again, nothing of the task was written"
+            ) from error
+        return text
 
     def _decode(self, kind: type[T], text: str) -> T:
         try:

@@ -361,3 +361,6 @@ class Episode:
     maintenance: Mapping[str, str] = field(default_factory=dict)
     # Every arm on this task, in arm order, when the policy is `every_arm`; the episode itself is the drawn one.
     trials: tuple[Trial, ...] = ()
+    # Distinct ids that the model's provider reported in this task, in order of first use (HX-3); None for a task of a
+    # memcon that kept none.
+    model_ids: tuple[str, ...] | None = None

@@ -160,7 +160,13 @@ class DecideBatch(Message, kw_only=True):
 
     def has_text_over(self, limit: int) -> bool:
         """Some text has more than `limit` characters."""
-        return any(decide.has_text_over(limit) for decide in self.decides)
+        for decide in self.decides:
+            keys = decide.keys
+            # The sum first: nearly all are far below the limit.
+            length = len(decide.decision_id) + len(decide.table) + len(cast(str, decide.episode_id)) + len(keys[0])
+            if (length > limit or len(keys) > 1 or decide.allowed is not None) and decide.has_text_over(limit):
+                return True
+        return False
 
 
 class Outcome(Message, kw_only=True):

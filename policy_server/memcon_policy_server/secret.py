@@ -13,7 +13,7 @@ from pathlib import Path
 from memcon.errors import DamagedFileError, StorageError
 from memcon_policy_server.sharding import secret_path, token_path
 
-__all__ = ["load_secret", "load_token"]
+__all__ = ["adopt_folder", "load_secret", "load_token"]
 
 SECRET_BYTES = 32
 
@@ -29,6 +29,17 @@ def load_secret(directory: Path) -> bytes:
     if not path.exists() and any(directory.glob("shard-*.sqlite")):
         raise DamagedFileError(path, "it is missing, though journals exist", "restore it from a copy of the run")
     return bytes.fromhex(_load(path, "restore it from a copy of the run"))
+
+
+def adopt_folder(directory: Path) -> None:
+    """Make a key for a folder whose journals came without theirs; one that is there stays.
+
+    Tokens that the earlier key signed are refused from then on: only for journals without outcomes on their way.
+
+    Raises:
+        StorageError: the folder cannot be written.
+    """
+    _load(secret_path(directory), "restore it from a copy of the run")
 
 
 def load_token(directory: Path) -> str:

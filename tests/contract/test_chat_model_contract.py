@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memcon.protocols import ChatModel, Message
-from memcon.testing.chat_model import ChatModelContract, ScriptedModel
+from memcon.testing import ChatModelContract
+from memcon.testing.chat_model import ScriptedModel
 from memcon.types import MemoryContext
 from memcon_workers.backbones.imitator import Imitator, ImitatorConfig
 from memcon_workers.frameworks.prompt import Prompt

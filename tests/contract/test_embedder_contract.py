@@ -6,7 +6,8 @@ import pytest
 
 from memcon import registry
 from memcon.protocols import Embedder
-from memcon.testing.embedder import EmbedderContract, FixedEmbedder
+from memcon.testing import EmbedderContract
+from memcon.testing.embedder import FixedEmbedder
 
 
 class TestHashing(EmbedderContract):
@@ -37,6 +38,11 @@ class TestFixed(EmbedderContract):
             "gardening outside during summer": (0.0, 0.0, 1.0),
         }
         return FixedEmbedder(vectors, dim=3)
+
+
+def test_other_vectors_have_another_name() -> None:
+    names = {_built("hashing", **given).name for given in ({}, {"dim": 64}, {"numbers": True})}
+    assert len(names) == 3
 
 
 def _built(name: str, **parameters: object) -> Embedder:

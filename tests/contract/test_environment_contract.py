@@ -9,7 +9,8 @@ import pytest
 
 from memcon import registry
 from memcon.protocols import Benchmark, Environment
-from memcon.testing.environment import BenchmarkContract, EnvironmentContract, ScriptedBenchmark
+from memcon.testing import BenchmarkContract, EnvironmentContract
+from memcon.testing.environment import ScriptedBenchmark
 from memcon.types import Task
 
 

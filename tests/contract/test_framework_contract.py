@@ -6,7 +6,7 @@ import pytest
 
 from memcon.clock import SystemClock
 from memcon.protocols import AgentFramework
-from memcon.testing.framework import AgentFrameworkContract
+from memcon.testing import AgentFrameworkContract
 from memcon_workers.frameworks.lobster import Lobster, LobsterConfig
 
 

@@ -12,7 +12,8 @@ from memcon import registry
 from memcon.control.memory.embedder_hashing import HashingConfig, HashingEmbedder
 from memcon.protocols import MemoryBackend
 from memcon.store import StreamStore
-from memcon.testing.memory import MemoryBackendContract, SpyBackend, ToyBackend
+from memcon.testing import MemoryBackendContract
+from memcon.testing.memory import SpyBackend, ToyBackend
 
 Make = Callable[[StreamStore], MemoryBackend]
 

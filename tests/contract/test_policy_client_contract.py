@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from memcon.protocols import PolicyClient
-from memcon.testing.policy_contract import PolicyClientContract
+from memcon.testing import PolicyClientContract, Run
 from memcon_policy_server.client.local import LocalPolicyClient
 from support.served_policy import ServedShards
 
 
 class TestLocalPolicyClient(PolicyClientContract):
     @pytest.fixture(params=[1, 3])
-    async def client(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[PolicyClient]:
+    def client(self, request: pytest.FixtureRequest, run: Run, tmp_path: Path) -> Iterator[PolicyClient]:
         client = LocalPolicyClient(tmp_path, request.param)
         yield client
-        await client.close()
+        run(client.close())
+
+
+async def _served(directory: Path, num_shards: int) -> ServedShards:
+    return ServedShards(directory, num_shards)
 
 
 class TestHttpPolicyClient(PolicyClientContract):
     @pytest.fixture(params=[1, 3])
-    async def client(self, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[PolicyClient]:
-        shards = ServedShards(tmp_path, request.param)
+    def client(self, request: pytest.FixtureRequest, run: Run, tmp_path: Path) -> Iterator[PolicyClient]:
+        # Its listeners serve on the loop of the test, whenever that runs.
+        shards = run(_served(tmp_path, request.param))
         client = shards.client()
         yield client
-        await client.close()
-        await shards.close()
+        run(client.close())
+        run(shards.close())

@@ -12,7 +12,7 @@ from memcon import registry
 from memcon_platform.config import load
 from support.shell import SMOKE, Printed, memcon
 
-COMMANDS = ("bench", "benchmarks", "data", "replay", "report", "status", "sweep", "track")
+COMMANDS = ("bench", "benchmarks", "data", "plugins", "replay", "report", "status", "sweep", "track")
 
 
 def record(printed: Printed) -> Any:

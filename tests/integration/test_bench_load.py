@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from memcon.errors import ConfigError, UnavailableError
+from memcon_platform.bench import generator, load_single
 from memcon_platform.bench.contestants import context_keys
 from memcon_platform.bench.dialects import MemconDialect, PeerDialect, address_of
 from memcon_platform.bench.generator import run_load
@@ -109,24 +110,62 @@ async def test_a_pair_tells_the_outcome_with_the_token_of_its_own_decide() -> No
     assert all(-0.5 <= message["reward"] <= 1.3 for message in told)  # type: ignore[operator] # JSON
 
 
-async def test_a_batch_is_one_job_of_many_decisions_and_an_item_that_failed_is_an_error() -> None:
-    async with running(lambda _path, _body: reply(b'{"replies":[]}')) as server:
-        report = await put(server, "batch", batch_size=5)
-    decides = server.asked[0][1]["decides"]
-    assert isinstance(decides, list)
-    assert len(decides) == 5
+def each(body: bytes) -> list[str]:
+    """The answer to each decide of a batch."""
+    return [f'{{"decision_id":"{asked["decision_id"]}","token":"t"}}' for asked in json.loads(body)["decides"]]
+
+
+def replies(items: list[str]) -> bytes:
+    return reply(f'{{"replies":[{",".join(items)}]}}'.encode())
+
+
+@pytest.mark.parametrize("connections", [1, 3])
+async def test_a_batch_is_one_job_of_many_decisions_and_each_is_asked_once(connections: int) -> None:
+    async with running(lambda _path, body: replies(each(body))) as server:
+        report = await put(server, "batch", connections, batch_size=5)
+    batches = [message["decides"] for _, message in server.asked]
+    assert all(isinstance(decides, list) and len(decides) == 5 for decides in batches)
+    ids = Counter(decide["decision_id"] for decides in batches for decide in decides)  # type: ignore[attr-defined]
+    assert set(ids.values()) == {1}
+    assert report.errors == {}
+    assert report.jobs > 0
     assert report.decisions_per_s == pytest.approx(5 * report.jobs_per_s)
 
-    async with running(lambda _path, _body: reply(b'{"replies":[{"error":"moved"}]}')) as server:
-        report = await put(server, "batch")
+
+async def test_batches_that_were_not_built_before_are_built_when_they_are_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generator, "_PREPARED_BYTES", 5000)
+    async with running(lambda _path, body: replies(each(body))) as server:
+        report = await put(server, "batch", batch_size=5)
+    numbers = sorted(int(message["decides"][0]["decision_id"], 16) for _, message in server.asked)  # type: ignore[index]
+    assert len(numbers) > 10
+    assert numbers == list(range(0, 5 * len(numbers), 5))
+    assert report.errors == {}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda items: [],
+        lambda items: items[1:],
+        lambda items: [items[0], *items[:-1]],
+        lambda items: [*items[:-1], '{"error":"moved"}'],
+    ],
+    ids=["nothing", "one is missing", "one twice", "one refused"],
+)
+async def test_a_batch_in_which_one_decision_is_not_answered_is_an_error(
+    spoil: Callable[[list[str]], list[str]],
+) -> None:
+    async with running(lambda _path, body: replies(spoil(each(body)))) as server:
+        report = await put(server, "batch", batch_size=5)
     assert report.jobs == 0
     assert set(report.errors) == {"refused item"}
 
 
-async def test_errors_are_counted_by_their_kind_and_a_closed_connection_is_opened_again() -> None:
+@pytest.mark.parametrize("connections", [1, 2])
+async def test_errors_are_counted_by_their_kind_and_a_closed_connection_is_opened_again(connections: int) -> None:
     answers = [reply(b"{}"), reply(b"{}", 503), None]
     async with running(lambda _path, body: answers[int(json.loads(body)["decision_id"], 16) % 3]) as server:
-        report = await put(server, connections=2)
+        report = await put(server, connections=connections)
     assert report.jobs > 0
     assert report.errors["status 503"] > 1
     assert report.errors["closed"] > 1
@@ -162,12 +201,41 @@ async def test_an_open_loop_asks_at_its_rate_whatever_the_server_does() -> None:
     assert report.late_ms is not None
 
 
+async def test_one_connection_whose_answer_never_comes_is_told_after_the_grace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(load_single, "GRACE_S", 1.0)
+    async with running(decided, delay_s=1.5) as server:
+        report = await put(server, connections=1)
+    assert report.jobs == 0
+    assert report.errors == {"unanswered": 1}
+
+
+async def test_a_server_that_goes_away_for_good_ends_one_connection() -> None:
+    async with running(decided) as server:
+        host, port = address_of(server.url)
+    answered = reply(b"{}")
+
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}")
+        writer.write(answered)
+        await writer.drain()
+        listening.close()
+        writer.close()
+        await writer.wait_closed()
+
+    listening = await asyncio.start_server(once, host, port)
+    report = await put(server, connections=1, seconds=0.5)
+    assert report.errors == {"closed": 1, "refused": 1}
+
+
 async def test_a_server_that_is_not_there_is_one_clear_error() -> None:
     async with running(decided) as server:
         url = server.url
     gone = Server(decided, url=url)
-    with pytest.raises(UnavailableError, match=r"no connection to http://127\.0\.0\.1"):
-        await put(gone)
+    for connections in (1, 3):
+        with pytest.raises(UnavailableError, match=r"no connection to http://127\.0\.0\.1"):
+            await put(gone, connections=connections)
 
 
 def test_an_address_that_is_none_is_refused() -> None:
@@ -185,3 +253,4 @@ def test_the_peer_is_told_the_arm_that_it_gave() -> None:
         assert told["context"] == asked["context"]
     with pytest.raises(ConfigError, match="takes none"):
         dialect.batch(0, 64)
+    assert not dialect.is_whole(b"{}", 0, 64)

@@ -12,6 +12,7 @@ import pytest
 
 from memcon.learning.exploration import UcbConfig
 from memcon_policy_server import wire
+from memcon_policy_server.http import protocol
 from memcon_policy_server.http.protocol import MAX_HEAD_BYTES
 from memcon_policy_server.options import Limits, OwnerOptions
 from memcon_policy_server.owner import group_commit
@@ -118,6 +119,8 @@ async def _held(shards: ServedShards, path: str) -> tuple[asyncio.Event, asyncio
         return await handler(message)
 
     endpoint.handler = _later
+    # As of an owner whose decides are durable.
+    shards.apps[0].quick_later(path)
     return arrived, go_on
 
 
@@ -267,3 +270,86 @@ async def test_a_decide_without_the_form_of_the_wire_is_told_by_the_long_way(sha
     for body, status in (({**DECIDE, "position": -1}, 400), ([], 400)):
         ((found, answer),) = bodies(await said(shards.listeners[0].base_url, request(body)))
         assert (found, sorted(answer)) == (status, ["error", "message"])
+
+
+async def test_a_head_that_is_known_is_read_no_more_and_gives_the_same_answers(shards: ServedShards) -> None:
+    (app,) = shards.apps
+    reader, writer = await _connection(shards)
+    # The same length each.
+    asked = [request(decide(number)) for number in range(10, 16)]
+    first = await _exchange(reader, writer, asked[0])
+    head = asked[0].partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+    assert app.heads == {head: (wire.DECIDE.encode(), len(asked[0]) - len(head))}
+
+    known = [await _exchange(reader, writer, one) for one in asked]
+    writer.close()
+    await writer.wait_closed()
+    app.heads.clear()
+    read = [bodies(await said(shards.listeners[0].base_url, one))[0] for one in asked]
+
+    assert [known[0], *known] == [first, *read]
+    assert {status for status, _ in read} == {200}
+    assert app.answered[wire.DECIDE, 200] == 13
+
+
+async def test_a_known_head_before_anything_but_its_whole_body_is_parsed(shards: ServedShards) -> None:
+    (app,) = shards.apps
+    reader, writer = await _connection(shards)
+    whole = request(decide(10))
+    await _exchange(reader, writer, whole)
+    assert len(app.heads) == 1
+
+    # Less than the body at first.
+    writer.write(whole[:-5])
+    await asyncio.wait({asyncio.create_task(asyncio.to_thread(int))})
+    assert await _exchange(reader, writer, whole[-5:]) == await _exchange(reader, writer, whole)
+    # Another request behind it.
+    writer.write(request(decide(11)) + request(decide(12)))
+    assert [(await _next(reader))[1]["decision_id"] for _ in range(2)] == ["d11", "d12"]
+    # A body of another form, under the head that is known.
+    broken = whole.replace(b'"table"', b'"tables')
+    assert (await _exchange(reader, writer, broken))[0] == 400
+    assert (await _exchange(reader, writer, whole))[0] == 200
+    app.draining = True
+    assert (await _exchange(reader, writer, whole))[0] == 503
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_only_plain_heads_that_stand_alone_are_known_and_not_too_many(
+    shards: ServedShards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (app,) = shards.apps
+    url = shards.listeners[0].base_url
+    whole = request(decide(10))
+    for other in (
+        request(decide(10), headers="connection: close\r\n"),
+        request(decide(10), headers="accept: application/msgpack\r\n"),
+        request(decide(10), headers="memcon-shard: 7/9\r\n"),
+        request(decide(10), headers=f"x: {'y' * 2000}\r\n"),
+        request({"table": TABLE, "episode_id": "e1"}, path=wire.CANCEL_EPISODE),
+        whole + request(decide(11), version="1.0"),
+    ):
+        await said(url, other)
+    assert app.heads == {}
+
+    monkeypatch.setattr(protocol, "_MOST_HEADS", 3)
+    for number in range(7):
+        await said(url, request({**decide(10), "keys": ["k" * (1 + number)], "decision_id": f"other {number}"}))
+    assert len(app.heads) == 1
+
+
+async def _connection(shards: ServedShards) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, port = shards.listeners[0].base_url.removeprefix("http://").split(":")
+    return await asyncio.open_connection(host, int(port))
+
+
+async def _next(reader: asyncio.StreamReader) -> tuple[int, Any]:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    return bodies(head + await reader.readexactly(length))[0]
+
+
+async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes) -> tuple[int, Any]:
+    writer.write(data)
+    return await _next(reader)

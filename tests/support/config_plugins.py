@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
@@ -13,6 +13,9 @@ import pytest
 
 from memcon import checks, registry
 from memcon.errors import MissingExtraError
+from memcon.protocols import Benchmark
+from memcon.testing.environment import ScriptedBenchmark
+from memcon.types import Task
 from memcon_platform.config import tasks
 
 GRID: Mapping[str, Any] = {
@@ -72,22 +75,40 @@ class ParrotConfig:
 
 
 @dataclass(slots=True, kw_only=True)
+class TunedConfig:
+    """A backbone for which the paper may have tuned its policy."""
+
+    profile: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
 class BareConfig:
     pass
 
 
-def _toy(config: ToyConfig) -> Any:
-    task = SimpleNamespace(max_steps=config.max_steps)
-    # A list that leaves no problem over has nothing to practise on.
-    return SimpleNamespace(
-        tasks=lambda: [task] * config.num_tasks,
-        practice_tasks=lambda per_type: [task] * min(per_type, 100 - config.num_tasks),
-    )
+class _Toy(ScriptedBenchmark):
+    """Tasks of which nobody asks more than how many there are, and how long they may take."""
+
+    def __init__(self, config: ToyConfig, num_tasks: int) -> None:
+        super().__init__()
+        self._task: Any = SimpleNamespace(max_steps=config.max_steps)
+        self._num_tasks = num_tasks
+
+    def tasks(self) -> Sequence[Task]:
+        return [self._task] * self._num_tasks
+
+    def practice_tasks(self, per_type: int) -> Sequence[Task]:
+        # A list that leaves no problem over has nothing to practise on.
+        return [self._task] * min(per_type, 100 - self._num_tasks)
 
 
-def _grown(config: ToyConfig) -> Any:
+def _toy(config: ToyConfig) -> Benchmark:
+    return _Toy(config, config.num_tasks)
+
+
+def _grown(config: ToyConfig) -> Benchmark:
     """The same settings, one task more."""
-    return SimpleNamespace(tasks=lambda: [SimpleNamespace(max_steps=config.max_steps)] * (config.num_tasks + 1))
+    return _Toy(config, config.num_tasks + 1)
 
 
 def _broken(config: BareConfig) -> Any:
@@ -106,6 +127,7 @@ RUNNER = registry.Plugin(config=RunnerConfig, build=lambda config: config)
 LATER_RUNNER = registry.Plugin(config=LaterRunnerConfig, build=lambda config: config)
 MOVED_RUNNER = registry.Plugin(config=MovedRunnerConfig, build=lambda config: config)
 PARROT = registry.Plugin(config=ParrotConfig, build=lambda config: config)
+TUNED = registry.Plugin(config=TunedConfig, build=lambda config: config)
 BARE = registry.Plugin(config=BareConfig, build=lambda config: config)
 
 _HERE = "support.config_plugins"
@@ -113,7 +135,7 @@ _RULES = "memcon.learning.exploration"
 _KNOWN = {
     "benchmark": {"toy": f"{_HERE}:TOY", "broken": f"{_HERE}:BROKEN", "absent": f"{_HERE}:ABSENT"},
     "framework": {"runner": f"{_HERE}:RUNNER"},
-    "backbone": {"parrot": f"{_HERE}:PARROT"},
+    "backbone": {"parrot": f"{_HERE}:PARROT", "tuned": f"{_HERE}:TUNED"},
     "memory": {"empty": f"{_HERE}:BARE", "notes": f"{_HERE}:BARE"},
     "embedder": {"wordllama": f"{_HERE}:BARE", "hashing": f"{_HERE}:BARE"},
     "policy": {name: f"{_RULES}:{name.upper()}" for name in ("fixed", "none", "ucb", "uniform")},

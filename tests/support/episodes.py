@@ -62,6 +62,8 @@ class FakeCell:
     table_scope: str = "cell"
     # Every task was played under all arms (policy `every_arm`).
     trials: bool = False
+    # What the model's provider called itself, task by task in turn; nothing = not kept, as in earlier versions.
+    models: tuple[str, ...] = ()
 
     @property
     def cell_id(self) -> str:
@@ -210,6 +212,7 @@ def make_episode(cell: FakeCell, stream: int, ordinal: int, *, run: str = "demo"
         memory_size=ordinal,
         started_at=1_700_000_000.0 + epoch,
         trials=make_trials(place.child("trials", ordinal), cell.success) if cell.trials else (),
+        model_ids=(cell.models[ordinal % len(cell.models)],) if cell.models else None,
     )
 
 

@@ -152,6 +152,7 @@ class StreamRig:
         self.on_told: Callable[[TaskEnded | StreamReady, Gate], None] = _grant_at_once
         self.wrap_framework: Callable[[Any], Any] = lambda framework: framework
         self.wrap_backend: Callable[[Any], Any] = lambda backend: backend
+        self.wrap_model: Callable[[Any], Any] = lambda model: model
 
     async def run(self, *, fuse: Fuse | None = None, worker_died: bool = False) -> StreamResult:
         """One life of the process: ends with the stream, or with a `PowerCut`."""
@@ -199,7 +200,7 @@ class StreamRig:
             player = Player(
                 framework=framework,
                 environment=benchmark.environment(),
-                model=build("backbone", spec.backbone),
+                model=self.wrap_model(build("backbone", spec.backbone)),
                 clock=clock,
                 time_limit_s=spec.task_time_limit_s,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -55,6 +56,25 @@ def test_sides_take_turns_and_no_two_loads_share_a_number() -> None:
 def test_a_side_that_answers_nothing_ends_the_bench_and_is_named() -> None:
     with pytest.raises(UnavailableError, match=r"b: no pair of 4 connections ended well \(2 x status 500\)"):
         play([side("b")], Shape(kind="pair", connections=4), Recorder({"b": 0.0}), pace=Pace(), numbers=Numbers())
+
+
+def test_a_round_without_a_job_is_told_and_ends_nothing() -> None:
+    class Stops(Recorder):
+        def run(self, load: Load) -> LoadReport:
+            # The second round of both; a server that stopped answers nothing, and no job has a latency.
+            found = super().run(load)
+            stopped = len(self.loads) in {3, 4}
+            return replace(report(0.0), latency_ms=dict.fromkeys(found.latency_ms, float("nan"))) if stopped else found
+
+    runner, sides = Stops({"a": 10.0, "b": 5.0}), [side("a"), side("b")]
+    shape, pace = Shape(kind="decide", connections=4), Pace(rounds=3, seconds=1.0)
+    reports = play(sides, shape, runner, pace=pace, numbers=Numbers())
+
+    assert [one.jobs for one in reports["a"]] == [10, 0, 10]
+    assert ratio_of(reports["a"], reports["b"]) == (2.0, (2.0, 2.0))
+    figures = figures_of(reports["b"], "decisions/s")
+    assert (figures["per_s"].value, figures["p50_ms"].value) == (5.0, 1.0)
+    assert remarks_of(reports) == [f"{name}: no job ended in round 2 of 3; it counts as 0" for name in "ab"]
 
 
 def test_a_ratio_is_taken_inside_each_round() -> None:

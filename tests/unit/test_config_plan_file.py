@@ -104,7 +104,7 @@ def test_a_continued_run_keeps_its_beginning_and_shows_a_change_of_version(
     write_plan(plan.run_dir, plan, wall_time_s=60.0)
     same = json.loads((plan.run_dir / "plan.json").read_text(encoding="utf-8"))
 
-    monkeypatch.setattr(plan_file, "provenance", lambda: {"memcon_version": "9.9.9"})
+    monkeypatch.setattr(plan_file, "provenance", lambda _plugins: {"memcon_version": "9.9.9"})
     write_plan(plan.run_dir, plan, wall_time_s=120.0)
     write_plan(plan.run_dir, plan, wall_time_s=180.0)
     mixed = json.loads((plan.run_dir / "plan.json").read_text(encoding="utf-8"))
@@ -119,7 +119,7 @@ def test_a_continued_run_keeps_its_beginning_and_shows_a_change_of_version(
 def test_the_record_reads_back_with_the_launches_that_differ(plan: RunPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     write_plan(plan.run_dir, plan, wall_time_s=0.0)
     first = provenance()
-    monkeypatch.setattr(plan_file, "provenance", lambda: {"memcon_version": "9.9.9"})
+    monkeypatch.setattr(plan_file, "provenance", lambda _plugins: {"memcon_version": "9.9.9"})
     write_plan(plan.run_dir, plan, wall_time_s=120.0)
 
     record = read_record(plan.run_dir)

@@ -282,6 +282,20 @@ async def test_a_cancelled_episode_stops_the_stream(store: StreamStore) -> None:
         await play(begin(controller_of(EmptyMemory(), store, policy)))
 
 
+async def test_a_backend_that_gives_something_else_than_a_retrieval_is_named(store: StreamStore) -> None:
+    class Bare(ToyBackend):
+        def retrieve(self, query: str, **parameters: int) -> Retrieval:
+            return super().retrieve(query, **parameters).items  # type: ignore[return-value]
+
+    for policy in (ScriptedPolicy("retrieve_shallow"), None):
+        memory = begin(controller_of(Bare(), store, policy))
+        with pytest.raises(
+            BoundaryError, match=r"memory failed during retrieve: TypeError: it gave a tuple, not a mem"
+        ):
+            await play(memory)
+        memory.finish(UNEVALUABLE)
+
+
 async def test_a_failing_backend_fails_at_its_boundary_and_the_decision_is_kept(store: StreamStore) -> None:
     class Broken(ToyBackend):
         def retrieve(self, query: str, **parameters: int) -> Retrieval:

@@ -32,6 +32,18 @@ def test_token_gives_back_what_was_signed() -> None:
     assert token.isascii()
 
 
+@pytest.mark.parametrize("field", ["table", "action_id", "decision_id", "episode_id"])
+@pytest.mark.parametrize("text", ["a~b", "~", "\u00e9"])
+def test_what_a_plain_body_cannot_hold_is_signed_all_the_same(field: str, text: str) -> None:
+    # The first key's coarser ones do not nest: a "~" must not make up for the one that they lack.
+    for keys in (("k",), ("paper/1|a=1|b=2", "other/1|c=3")):
+        changes: dict[str, Any] = {"episode_id": "e", "keys": keys, field: text}
+        claims = dataclasses.replace(CLAIMS, **changes)
+        token = sign(SECRET, claims)
+        assert verify(SECRET, token) == claims
+        assert token.isascii()
+
+
 def test_token_of_another_secret_is_refused() -> None:
     with pytest.raises(NotFoundError, match="not signed by this owner"):
         verify(b"another secret...", sign(SECRET, CLAIMS))

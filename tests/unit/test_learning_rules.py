@@ -232,7 +232,6 @@ def test_the_ends_of_the_draws_are_numbers_between_0_and_1() -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"c": math.nan}, "c = nan"),
         ({"c": -1.0}, "c = -1"),
         ({"alpha": 1.5}, "alpha"),
         ({"gamma": math.inf}, "gamma"),
@@ -262,19 +261,15 @@ def test_fixed_refuses_an_arm_that_does_not_exist() -> None:
 @pytest.mark.parametrize(
     ("rule", "parameters"),
     [
-        ("ucb", {}),
-        ("ucb", {"c": 1.4, "d": 1.0}),
         ("ucb", {"c": "much"}),
-        ("uniform", {"c": 1.4}),
         ("fixed", {"action_id": "x"}),
-        ("greedy", {"prior_strength": 0.0}),
         ("epsilon_greedy", {"prior_strength": 0.0, "pool_strength": 8.0, "epsilon": 2.0}),
         ("thompson", {"prior_strength": 0.0, "pool_strength": 8.0, "sigma": 0.5}),
         ("pooled", {"prior_strength": 2.0, "pool_strength": 8.0, "sigma": 0.0}),
         ("bayes_ucb", {"prior_strength": 2.0, "pool_strength": 8.0, "c": -1.0}),
     ],
 )
-def test_rule_refuses_settings_that_are_not_its_own(rule: str, parameters: dict[str, float | str]) -> None:
+def test_rule_refuses_parameters_that_it_cannot_have(rule: str, parameters: dict[str, float | str]) -> None:
     with pytest.raises(ConfigError):
         build_rule(dataclasses.replace(UCB, rule=rule, estimator="mean", rule_parameters=parameters))
 

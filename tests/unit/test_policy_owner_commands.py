@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -182,6 +183,8 @@ async def test_a_writer_that_does_not_keep_up_makes_decides_wait(
 
     with pytest.raises(UnavailableError, match="4 events wait for the disk"):
         lazy.decide_now(decide_request(4))
+    with pytest.raises(UnavailableError, match="4 events wait for the disk"):
+        lazy.decide_batch_now([decide_request(4)])
     waiting = asyncio.create_task(lazy.decide(decide_request(5)))
     await ticks()
     assert not waiting.done()
@@ -198,6 +201,29 @@ async def test_an_owner_whose_decides_are_durable_decides_none_at_once(owner: Sh
     assert not owner.decides_at_once
     with pytest.raises(UnavailableError, match="cannot decide at once"):
         owner.decide_now(decide_request(0))
+
+
+async def test_a_batch_at_once_is_what_its_decides_are_one_by_one(lazy: ShardOwner, tmp_path: Path) -> None:
+    commits = RecordedCommits(lazy)
+    requests = [decide_request(number) for number in (0, 1, 0, 2)]
+    # Of no table: an answer of its own.
+    requests.insert(2, dataclasses.replace(decide_request(9), table="other"))
+
+    first, second, refused, again, last = lazy.decide_batch_now(requests)
+
+    assert isinstance(refused, NotFoundError)
+    # The third of four sees its own first, which is journaled once.
+    assert again == first
+    assert commits.batches == []
+    assert (lazy.metrics().decisions, lazy.metrics().pending) == (3, 3)
+    alone = ShardOwner(tmp_path / "alone", shard=0, num_shards=1, options=LAZY)
+    await alone.open_table("table", SETTINGS)
+    choices = [alone.decide_now(decide_request(number)) for number in (0, 1, 2)]
+    same = [reply for reply in (first, second, last) if isinstance(reply, DecideReply)]
+    assert [(one.action_id, one.received, one.table_version) for one in same] == [
+        (one.action_id, one.received, one.table_version) for one in choices
+    ]
+    await alone.close()
 
 
 async def test_closing_writes_what_nobody_waited_for(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from memcon.errors import ConflictError, MemconError, NotFoundError
-from memcon.learning.exploration import UcbConfig
+from memcon.errors import ConfigError, ConflictError, MemconError, NotFoundError
+from memcon.learning.exploration import UcbConfig, thompson
 from memcon.learning.exploration.greedy import EpsilonGreedyConfig
 from memcon.learning.exploration.learned import LearnedConfig
 from memcon.learning.exploration.thompson import ThompsonConfig
@@ -54,6 +54,27 @@ def test_what_is_explained_is_what_was_chosen(config: LearnedConfig) -> None:
         assert sum(arm["probability"] for arm in reply.per_arm.values()) == pytest.approx(1.0)
         assert sum(arm["taken"] for arm in reply.per_arm.values()) == number
         shard.outcome(outcome_request(reply, number / 40))
+
+
+def test_a_rule_that_cannot_say_how_likely_its_choice_was_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def _refuses(*_: object) -> None:
+        raise ConfigError("too close to call")
+
+    shard = new_shard(ThompsonConfig().learning_settings())
+    shard.decide(decide_request(1))
+    before = shard.state()
+    monkeypatch.setattr(thompson, "chance_of_largest", _refuses)
+
+    # A new one, and one that would take back the first.
+    requests = [decide_request(2), decide_request(1, key="other")]
+    for request in requests:
+        with pytest.raises(ConfigError, match="too close to call"):
+            shard.decide(request)
+    handled = shard.decide_each(requests)
+
+    assert [str(reply) for reply in handled.reply] == ["too close to call"] * 2
+    assert handled.events == ()
+    assert shard.state() == before
 
 
 def _answer(shard: PolicyShard, request: OutcomeRequest) -> object:

@@ -192,13 +192,11 @@ def test_damaged_state_is_refused_and_leaves_the_shard_fresh(what: str) -> None:
 
 def test_keys_are_counted_when_they_are_first_decided_at() -> None:
     shard = new_shard()
-    assert (shard.num_keys("table"), shard.knows("table", ("key",))) == (0, False)
+    assert shard.num_keys("table") == 0
 
     first, second = decided(shard), decided(shard, 2, key="other")
 
     assert shard.num_keys("table") == 2
-    assert shard.knows("table", ("key", "other"))
-    assert not shard.knows("table", ("key", "third"))
     # A key stays when its decisions are taken back.
     shard.cancel(cancel_request(first))
     shard.expire("table", second.decision_id, None)
@@ -221,8 +219,6 @@ def test_questions_about_a_missing_table_are_refused() -> None:
     for ask in (shard.num_keys, shard.open_ids, shard.counts, shard.settings):
         with pytest.raises(NotFoundError, match="tabel"):
             ask("tabel")
-    with pytest.raises(NotFoundError, match="tabel"):
-        shard.knows("tabel", ("key",))
     with pytest.raises(NotFoundError, match="tabel"):
         shard.expire("tabel", "decision-1", None)
 

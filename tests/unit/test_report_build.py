@@ -282,6 +282,27 @@ def test_a_run_without_any_evaluable_task_is_reported(tmp_path: Path) -> None:
     assert group.mean_score is None
 
 
+def test_a_run_whose_tasks_all_failed_before_a_decision_says_why(tmp_path: Path) -> None:
+    cell, why = FakeCell(num_tasks=3), ("memory failed\nduring retrieve", "x" * 999, "memory failed during retrieve")
+    episodes = [
+        dataclasses.replace(
+            episode,
+            decisions=(),
+            outcome=dataclasses.replace(episode.outcome, outcome_class=OutcomeClass.UNEVALUABLE, error=error),
+        )
+        for episode, error in zip(stream_episodes(cell), why, strict=True)
+    ]
+    run = tmp_path / "run"
+    write_plan(run, [cell])
+    _write(run, cell, episodes)
+
+    data = build(run)
+
+    (note,) = [note for note in data.notes if note.startswith("Not evaluated because")]
+    assert note == f"Not evaluated because: memory failed during retrieve (2 tasks); {'x' * 300} (1 tasks)."
+    assert to_json(data)["cells"][0]["unevaluable_reasons"] == {"memory failed during retrieve": 2, "x" * 999: 1}
+
+
 def test_the_note_on_the_imitator_stands_only_where_it_ran(tmp_path: Path) -> None:
     imitator = build(write_run(tmp_path / "a", [UCB]))
     model = build(write_run(tmp_path / "b", [FakeCell(backbone="some-model")]))

@@ -198,7 +198,7 @@ def test_another_schema_version_is_refused(tmp_path: Path) -> None:
     pq.write_table(table.replace_schema_metadata({b"memcon.table": b"episodes", b"memcon.schema_version": b"99"}), file)
 
     with pytest.raises(
-        SchemaVersionError, match=f"version episodes 99, this memcon reads episodes 1 and {SCHEMA_VERSION}"
+        SchemaVersionError, match=f"version episodes 99, this memcon reads episodes 1, 2, {SCHEMA_VERSION};"
     ):
         read_run(tmp_path)
 

@@ -6,12 +6,15 @@ A failed task is data: whatever goes wrong outside our own code becomes `unevalu
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import functools
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 
 from memcon.control.controller import TaskMemory
 from memcon.errors import Boundary, BoundaryError, UnavailableError, boundary
 from memcon.protocols import AgentFramework, AgentRun, ChatModel, Clock, Environment, MemoryReader
 from memcon.types import Outcome, OutcomeClass, StepKind, Task, TokenUsage, Trial
+from memcon_workers.recording import RecordingModel
 
 __all__ = ["Attempt", "Played", "Player", "failed", "unevaluable"]
 
@@ -22,6 +25,8 @@ class Attempt:
 
     run: AgentRun | None
     outcome: Outcome
+    # Distinct ids that the provider reported, in order of first use (HX-3).
+    model_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +36,8 @@ class Played:
     attempt: Attempt
     # None when the backend failed before the task could begin.
     memory: TaskMemory | None
+    # As in `Attempt`, of all attempts at the task.
+    model_ids: tuple[str, ...] = ()
     # Every arm on this task, in arm order (policy `every_arm`); `attempt` is that of the drawn one.
     trials: tuple[Trial, ...] = ()
 
@@ -47,19 +54,33 @@ class Player:
     time_limit_s: float | None
 
     async def play(self, task: Task, memory: MemoryReader, *, environment_seed: int, agent_seed: int) -> Attempt:
-        """Play `task` once and classify how it ended."""
+        """Play `task` once and classify how it ended.
+
+        Raises:
+            ProviderError: the model's provider refuses us; the task is not used up.
+        """
+        model = RecordingModel(self.model)
+        run = functools.partial(
+            self.framework.run,
+            task,
+            self.environment,
+            model,
+            memory=memory,
+            environment_seed=environment_seed,
+            agent_seed=agent_seed,
+        )
+        attempt = await self._classified(run)
+        if model.refusal is not None:
+            # The framework caught it, or wrapped it in an error of its own.
+            raise model.refusal
+        return replace(attempt, model_ids=model.reported_ids)
+
+    async def _classified(self, play: Callable[[], Awaitable[AgentRun]]) -> Attempt:
         start = self.clock.monotonic()
         try:
             async with asyncio.timeout(self.time_limit_s):
                 with boundary(Boundary.FRAMEWORK, "run"):
-                    run = await self.framework.run(
-                        task,
-                        self.environment,
-                        self.model,
-                        memory=memory,
-                        environment_seed=environment_seed,
-                        agent_seed=agent_seed,
-                    )
+                    run = await play()
         except asyncio.CancelledError:
             ours = asyncio.current_task()
             if ours is None or ours.cancelling():

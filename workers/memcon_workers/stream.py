@@ -86,7 +86,8 @@ class StreamLoop:
         `worker_died` says that the stream comes from a worker that died, which counts against the open task.
 
         Raises:
-            StorageError, DamagedFileError, UnavailableError, ConflictError: the stream cannot go on; nothing is lost.
+            StorageError, DamagedFileError, UnavailableError, ConflictError, ProviderError: the stream cannot go on;
+                nothing is lost, and the open task is repeated by the next claim.
             ConfigError, NotFoundError, ConflictError: what the memory shall begin with cannot be had, or has gone on;
                 the stream has not begun.
         """
@@ -197,7 +198,8 @@ class StreamLoop:
             memory = self._controller.begin(task, ordinal=ordinal, episode_id=episode_id)
         except BoundaryError as error:
             return Played(attempt=failed(error), memory=None)
-        return Played(attempt=await attempt(memory), memory=memory)
+        made = await attempt(memory)
+        return Played(attempt=made, memory=memory, model_ids=made.model_ids)
 
     async def _end(self, ordinal: int, played: Played, started_at: float) -> Episode:
         """Commit the task: memory, plan templates, maintenance, episode and outcomes, all or nothing."""
@@ -226,6 +228,7 @@ class StreamLoop:
                 started_at=started_at,
                 maintenance=maintenance,
                 trials=played.trials,
+                model_ids=played.model_ids,
             )
 
         episode: Episode = await self._write(lambda: self._parts.store.end(make, finished.outcomes))

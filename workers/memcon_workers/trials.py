@@ -57,15 +57,18 @@ class TrialPlayer:
         )
         players = _players(arms, drawn=drawn, lacking=lacking)
         seen: dict[str, Trial] = {}
-        for arm_id in dict.fromkeys(players.values()):
-            if arm_id != drawn:
-                seen[arm_id] = _trial(arm_id, await _play(begin, arm_id, attempt))
+        heard: dict[str, None] = {}
+        # The drawn one last, since what it changes in memory waits for the commit of the task's end.
+        for arm_id in (*[arm_id for arm_id in dict.fromkeys(players.values()) if arm_id != drawn], drawn):
+            if seen:
                 self._store.discard()
-        # Last, since what it changes in memory waits for the commit of the task's end.
-        played = await _play(begin, drawn, attempt)
-        seen[drawn] = _trial(drawn, played)
+            played = await _play(begin, arm_id, attempt)
+            seen[arm_id] = _trial(arm_id, played)
+            heard |= dict.fromkeys(played.model_ids)
         return replace(
-            played, trials=tuple([_row(arm_id, seen[player], lacking) for arm_id, player in players.items()])
+            played,
+            model_ids=tuple(heard),
+            trials=tuple([_row(arm_id, seen[player], lacking) for arm_id, player in players.items()]),
         )
 
 
@@ -76,7 +79,8 @@ async def _play(
         memory = begin(action_id=arm_id)
     except BoundaryError as error:
         return Played(attempt=failed(error), memory=None)
-    return Played(attempt=await attempt(memory), memory=memory)
+    made = await attempt(memory)
+    return Played(attempt=made, memory=memory, model_ids=made.model_ids)
 
 
 def _players(arms: Sequence[MemoryAction], *, drawn: str, lacking: AbstractSet[str]) -> dict[str, str]:

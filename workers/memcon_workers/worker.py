@@ -158,9 +158,7 @@ class Worker:
     def _built(self, kind: str, spec: PluginSpec, **collaborators: Any) -> Any:
         key = f"{kind}:{codec.encode_json(spec)}"
         if key not in self._shared:
-            plugin = registry.plugin(kind, spec.name)
-            config = registry.configure(kind, spec.name, spec.parameters)
-            self._shared[key] = plugin.build(config, **collaborators)
+            self._shared[key] = registry.build(kind, spec.name, spec.parameters, **collaborators)
         return self._shared[key]
 
     def _model(self, spec: PluginSpec) -> ChatModel:
@@ -192,9 +190,9 @@ class Worker:
 
     def _controller(self, spec: StreamSpec, benchmark: Benchmark, store: StreamStore) -> MemoryController:
         embedder: Embedder = self._built("embedder", spec.embedder)
-        memory = registry.plugin("memory", spec.memory.name)
-        config = registry.configure("memory", spec.memory.name, spec.memory.parameters)
-        backend: MemoryBackend = memory.build(config, store=store, embedder=embedder)
+        backend: MemoryBackend = registry.build(
+            "memory", spec.memory.name, spec.memory.parameters, store=store, embedder=embedder
+        )
         return MemoryController(
             ControllerParts(
                 benchmark=benchmark,

@@ -17,7 +17,7 @@ from memcon.control.plans import PlanIndex, PlanTemplate, extract
 from memcon.control.settings import ControlSettings
 from memcon.control.worlds import Worlds
 from memcon.errors import Boundary, BoundaryError, boundary
-from memcon.protocols import Benchmark, MemoryBackend
+from memcon.protocols import Benchmark, MemoryBackend, Retrieval
 from memcon.store import StreamStore
 from memcon.types import MemoryAction, MemoryContext, Operation, Task, Trajectory
 
@@ -108,7 +108,7 @@ class Operations:
         Raises:
             BoundaryError: the backend failed.
         """
-        found = await self._call("retrieve", lambda: self._backend.retrieve(task.goal))
+        found = await self._retrieve(lambda: self._backend.retrieve(task.goal))
         return Applied(context=MemoryContext(items=found.items, insights=found.insights), read_tokens=found.tokens)
 
     def record(self, trajectory: Trajectory) -> int:
@@ -153,7 +153,7 @@ class Operations:
         limits = {"top_k": action.top_k, "insight_k": action.insight_k, "hop": action.hop}
         parameters = {name: value for name, value in limits.items() if value is not None and name in declared}
         query = task.goal + action.query_suffix
-        found = await self._call("retrieve", lambda: self._backend.retrieve(query, **parameters))
+        found = await self._retrieve(lambda: self._backend.retrieve(query, **parameters))
         plan, degraded = self._plan(action, task)
         context = MemoryContext(items=found.items, insights=found.insights, plan=plan, hint=self._hint(task))
         return Applied(context=context, degraded=degraded, read_tokens=found.tokens)
@@ -199,6 +199,14 @@ class Operations:
             exc_info=cause,
         )
         return Applied(degraded="hook_failed", hook_error=f"{type(cause).__name__}: {cause}")
+
+    async def _retrieve(self, ask: Callable[[], Retrieval]) -> Retrieval:
+        found = await self._call("retrieve", ask)
+        with boundary(Boundary.MEMORY, "retrieve"):
+            # Otherwise whoever reads it first is blamed.
+            if not isinstance(found, Retrieval):
+                raise TypeError(f"it gave a {type(found).__name__}, not a memcon.protocols.Retrieval")
+        return found
 
     async def _call(self, doing: str, call: Callable[[], T]) -> T:
         with boundary(Boundary.MEMORY, doing):

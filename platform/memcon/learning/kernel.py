@@ -183,9 +183,11 @@ def compiled() -> Kernels | None:
 
 def _jit(numba: Any, signature: str, function: Callable[..., Any]) -> Any:
     try:
-        return numba.njit(signature, cache=True)(function)
+        dispatcher = numba.njit(signature, cache=True)(function)
     except Exception:  # noqa: BLE001 - no place for the cache, a full disk, a torn file in it: compile in memory
-        return numba.njit(signature)(function)
+        dispatcher = numba.njit(signature)(function)
+    # The compiled function itself: to look for the overload took as long as the work.
+    return dispatcher.get_overload(signature)
 
 
 def kernels() -> Kernels:

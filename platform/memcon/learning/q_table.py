@@ -58,15 +58,15 @@ class QTable:
         "_alpha",
         "_arms",
         "_cap",
-        "_cells",
         "_credit",
         "_frozen",
         "_kernels",
         "_num_arms",
         "_place",
         "_priors",
-        "_seen",
         "_size",
+        "cells",
+        "seen",
         "shared",
         "starts",
     )
@@ -75,8 +75,8 @@ class QTable:
         self._arms = settings.action_ids
         self._num_arms = len(self._arms)
         self._size = _PLANES * self._num_arms
-        # What a rule sees of a row: all but the squares.
-        self._seen = (_PLANES - 1) * self._num_arms
+        # What a rule sees of a row: as many of its first cells, all but the squares.
+        self.seen = (_PLANES - 1) * self._num_arms
         self._place = {arm: i for i, arm in enumerate(settings.action_ids)}
         self._priors = tuple(float(prior) for prior in settings.priors)
         # A step below 0 = the mean of the returns, whose count stops at the cap; a cap below 0 = it never does.
@@ -90,16 +90,16 @@ class QTable:
         self._allocate(np.zeros((_FIRST_ROWS, _PLANES, self._num_arms), dtype=np.float64))
         # The prior equals Q before the first update (MC-28).
         for i, prior in enumerate(self._priors):
-            self._cells[i] = prior
+            self.cells[i] = prior
 
     def _allocate(self, buffer: NDArray[np.float64]) -> None:
         """Take `buffer`, float64 of shape (capacity, 4, num_arms), for the rows."""
         flat = buffer.reshape(-1)
         # Python reads and writes single cells through a memoryview faster than through an array. Not typed as one: its
-        # stub knows bytes only.
-        self._cells: Any = flat.data
-        # What the kernels work on; another one once the table has grown.
-        self.shared: Any = flat if self._kernels.is_compiled else self._cells
+        # stub knows bytes only. To be read only by others; another one once the table has grown, as `shared`.
+        self.cells: Any = flat.data
+        # What the kernels work on.
+        self.shared: Any = flat if self._kernels.is_compiled else self.cells
 
     def __contains__(self, key: str) -> bool:
         return key in self.starts
@@ -122,16 +122,12 @@ class QTable:
 
         Priors and zeros for a key never met, which stays unmet.
         """
-        if len(keys) == 1:
-            at = self.starts.get(keys[0], 0)
-            row: bytes = self._cells[at : at + self._seen].tobytes()
-            return row
         starts = [self.starts.get(key, 0) for key in keys]
-        return b"".join([self._cells[at : at + self._seen].tobytes() for at in starts])
+        return b"".join([self.cells[at : at + self.seen].tobytes() for at in starts])
 
     def with_row(self, row: bytes) -> Any:
         """Cells for a kernel in which what `rows` gave for one key stands at `num_arms`, behind the priors."""
-        cells = np.empty(self._num_arms + self._seen)
+        cells = np.empty(self._num_arms + self.seen)
         cells[: self._num_arms] = self._priors
         cells[self._num_arms :] = np.frombuffer(row)
         return cells if self._kernels.is_compiled else cells.data
@@ -139,7 +135,7 @@ class QTable:
     def views_of(self, rows: bytes) -> tuple[KeyView, ...]:
         """What `rows` gave, as a rule sees it."""
         cells: list[Any] = memoryview(rows).cast("d").tolist()
-        return tuple([self._view(cells[at : at + self._seen]) for at in range(0, len(cells), self._seen)])
+        return tuple([self._view(cells[at : at + self.seen]) for at in range(0, len(cells), self.seen)])
 
     def _view(self, cells: list[float]) -> KeyView:
         n = self._num_arms
@@ -170,7 +166,7 @@ class QTable:
             at = self.starts.get(key)
             if at is None:
                 at = self._new_row(key)
-            self._cells[at + place] += 1.0
+            self.cells[at + place] += 1.0
 
     def take_back(self, keys: tuple[str, ...], arm: str) -> None:
         """Undo one `take` of a decision that was never credited.
@@ -182,7 +178,7 @@ class QTable:
             return
         place = self._num_arms + self._place[arm]
         for at in self._open_rows(keys, arm, "taking back"):
-            self._cells[at + place] -= 1.0
+            self.cells[at + place] -= 1.0
 
     def credit(self, keys: tuple[str, ...], arm: str, target: float) -> None:
         """Move q of each key towards the return `target`: q + step * (target - q) (Eq. 7, Eq. 16).
@@ -211,7 +207,7 @@ class QTable:
         place, starts = self._num_arms + self._place[arm], []
         for key in keys:
             at = self.starts.get(key)
-            if at is None or self._cells[at + place] <= self._cells[at + place + self._num_arms]:
+            if at is None or self.cells[at + place] <= self.cells[at + place + self._num_arms]:
                 raise InvariantError(f"{doing} a decision for '{arm}' at '{key}': none is open")
             starts.append(at)
         return starts
@@ -219,9 +215,9 @@ class QTable:
     def _new_row(self, key: str) -> int:
         """Give `key` a row: priors and zeros."""
         at = (len(self.starts) + 1) * self._size
-        if at == len(self._cells):
+        if at == len(self.cells):
             self._grow(2 * at)
-        self._cells[at : at + self._size] = self._cells[: self._size]
+        self.cells[at : at + self._size] = self.cells[: self._size]
         self.starts[key] = at
         return at
 
@@ -229,7 +225,7 @@ class QTable:
         # Not zeroed: a new row is written whole. Also, numpy asks for huge pages here and not for zeros, which saves a
         # walk through the page table at each row that is in no cache.
         grown = np.empty((num_cells // self._size, _PLANES, self._num_arms), dtype=np.float64)
-        used = np.frombuffer(self._cells, dtype=np.float64)
+        used = np.frombuffer(self.cells, dtype=np.float64)
         grown.reshape(-1)[: len(used)] = used
         self._allocate(grown)
 
@@ -269,16 +265,16 @@ class QTable:
                 raise InvariantError(f"importing numbers at '{key}': the key has numbers already")
         first = (len(self.starts) + 1) * self._size
         used = first + len(keys) * self._size
-        if used > len(self._cells):
+        if used > len(self.cells):
             self._grow(2 * used)
-        self._cells[first:used] = memoryview(rows).cast("d")
+        self.cells[first:used] = memoryview(rows).cast("d")
         # The same dict: a selector has it.
         self.starts.update({key: first + number * self._size for number, key in enumerate(keys)})
 
     def state(self) -> dict[str, Any]:
         """Everything, as values that msgpack takes: the keys, oldest first, and their rows as native float64 bytes."""
         used = (len(self.starts) + 1) * self._size
-        return {"keys": list(self.starts), "rows": self._cells[self._size : used].tobytes()}
+        return {"keys": list(self.starts), "rows": self.cells[self._size : used].tobytes()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` gave, in a table without numbers.
@@ -296,7 +292,7 @@ class QTable:
 
     def totals(self, keys: Sequence[str] | None = None) -> tuple[int, int]:
         """Sums of taken and of credited over all arms at `keys`; None = at all keys."""
-        rows = np.frombuffer(self._cells, dtype=np.float64).reshape(-1, _PLANES, self._num_arms)
+        rows = np.frombuffer(self.cells, dtype=np.float64).reshape(-1, _PLANES, self._num_arms)
         # Row 0 is that of a key never met.
         own = slice(1, len(self.starts) + 1) if keys is None else [self.starts[key] // self._size for key in keys]
         taken, credited = rows[own, 1:3].sum(axis=(0, 2))
@@ -309,7 +305,7 @@ class QTable:
 
     def _dump_row(self, key: str) -> dict[str, dict[str, str | int]]:
         at, n = self.starts[key], self._num_arms
-        cells = self._cells[at : at + self._size].tolist()
+        cells = self.cells[at : at + self._size].tolist()
         return {
             arm: {
                 "q": cells[i].hex(),

@@ -87,7 +87,7 @@ class Scoring:
     def knows(self, keys: tuple[str, ...]) -> bool:
         """Each of `keys` has numbers of its own."""
         starts = self._numbers.starts
-        return keys[0] in starts if len(keys) == 1 else all(key in starts for key in keys)
+        return keys[0] in starts if len(keys) == 1 else bool(keys) and all(key in starts for key in keys)
 
     def choose(
         self,
@@ -112,7 +112,7 @@ class Scoring:
             raise ConfigError(f"table '{self._table}': draw = {draw}; expected 64 bits, 0 <= draw < 2^64")
         arms = self._all if allowed is None else self._in_arm_order(allowed)
         if self._quick is not None and instead_of is None:
-            return self._quick.choose(keys[0], arms, draw), self._numbers.rows(keys)
+            return self._quick.choose(keys[0], arms, draw)
         rows = self._numbers.rows(keys) if instead_of is None else self._rows_without(instead_of.event, keys)
         return self._rechosen(rows, arms, draw), rows
 
@@ -141,21 +141,26 @@ class Scoring:
             )
         return choice
 
-    def propensity(self, opened: OpenDecision) -> float:
-        """How likely the chosen arm was."""
+    def propensity(self, event: Decided, choice: Choice, rows: bytes) -> float:
+        """How likely the arm was that was chosen for `event` from `rows`.
+
+        Raises:
+            MemconError: the rule refuses.
+        """
         if self._is_even:
             # Its choice says so already; scoring once more was a quarter of a decide.
-            return 1.0 / len(opened.choice.tie_set)
-        return self._probabilities(opened)[self._all.index(opened.choice.action_id)]
+            return 1.0 / len(choice.tie_set)
+        return self._probabilities(event, rows)[self._all.index(choice.action_id)]
 
-    def _probabilities(self, opened: OpenDecision) -> tuple[float, ...]:
+    def _probabilities(self, event: Decided, rows: bytes) -> tuple[float, ...]:
         """How likely each arm was, in arm order."""
-        return self._rule.probabilities(self._numbers.views_of(opened.rows), allowed=self._allowed(opened.event))
+        return self._rule.probabilities(self._numbers.views_of(rows), allowed=self._allowed(event))
 
     def explained(self, opened: OpenDecision) -> dict[str, dict[str, float]]:
         """Per arm: numbers of the finest key at the choice, the rule's columns, and probabilities."""
         view = self._numbers.views_of(opened.rows)[0]
-        probabilities, columns = self._probabilities(opened), self.chosen_again(opened.event, opened.rows).columns
+        event, rows = opened.event, opened.rows
+        probabilities, columns = self._probabilities(event, rows), self.chosen_again(event, rows).columns
         return {
             arm: {
                 "q": view.q[i],

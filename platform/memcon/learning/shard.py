@@ -7,10 +7,11 @@ of a decision: `memcon.learning.life`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
-from memcon.errors import ConfigError, ConflictError, NotFoundError
+from memcon.errors import ConfigError, ConflictError, InvariantError, MemconError, NotFoundError
 from memcon.learning import decision_token, life, transfer
 from memcon.learning.credit import check_outcome
 from memcon.learning.events import (
@@ -41,7 +42,11 @@ from memcon.policy_types import (
 
 __all__ = ["Handled", "PolicyShard", "PreparedImport"]
 
+A = TypeVar("A")
 T = TypeVar("T")
+
+# What looks at a decide at keys that have no numbers yet, before anything else does, and may refuse it.
+Admit: TypeAlias = Callable[[DecideRequest], None]
 
 
 # Neither frozen nor keyword-only, as what else each decide makes: such a dataclass takes five times as long to make.
@@ -72,6 +77,8 @@ class PolicyShard(ShardTables):
         super().__init__(shard, num_shards)
         decision_token.check_secret(secret)
         self._secret = secret
+        # Of the shell, which may allow less than a shard can take.
+        self.admit: Admit | None = None
 
     # --- commands ------------------------------------------------------------------------------------------------
 
@@ -168,35 +175,57 @@ class PolicyShard(ShardTables):
             NotFoundError: no such table, or another shard owns the key.
             ConflictError: the episode was cancelled, the id is closed, or the id belongs to another place.
             ConfigError: the request is malformed, or the rule cannot choose among the allowed arms.
+            MemconError: what `admit` refused.
         """
-        table = self._tables.get(request.table) or self._table(request.table)
-        earlier = table.open_decision(request.decision_id)
+        events: list[Event] = []
+        return Handled(self._decide(request, events), tuple(events))
+
+    def decide_each(self, requests: Sequence[DecideRequest]) -> Handled[list[DecideReply | MemconError]]:
+        """`decide` one after the other, each seeing those before it; a refusal stands in the place of its reply.
+
+        Raises:
+            InvariantError: memory is damaged; nothing of this shard may be used any more.
+        """
+        return _each(self._decide, requests)
+
+    def _decide(self, request: DecideRequest, events: list[Event]) -> DecideReply:
+        """`decide`, whose events are put behind `events`."""
+        table_id, decision_id, keys = request.table, request.decision_id, request.keys
+        table = self._tables.get(table_id) or self._table(table_id)
+        is_known = table.knows(keys)
+        if not is_known and self.admit is not None:
+            self.admit(request)
+        earlier = table.open_decision(decision_id)
         life.check_decide(table, request, earlier)
-        if earlier is not None and earlier.event.keys == request.keys:
-            return Handled(reply=self._reply(table, earlier, explain=request.explain))
+        if earlier is not None and earlier.event.keys == keys:
+            propensity = table.propensity(earlier.event, earlier.choice, earlier.rows)
+            return self._reply(table, earlier, propensity, explain=request.explain)
         # One that is not in the numbers is not to be taken out of them.
         counted = earlier if earlier is not None and earlier.counted else None
-        choice, rows = table.choose(request.keys, request.allowed, request.draw, instead_of=counted)
-        if not table.knows_key(request.keys[-1]):
-            self._check_owned(request.table, request.keys[-1])
+        choice, rows = table.choose(keys, request.allowed, request.draw, instead_of=counted)
+        if not is_known and not table.knows_key(keys[-1]):
+            self._check_owned(table_id, keys[-1])
         decided = Decided(
-            request.table,
-            request.decision_id,
+            table_id,
+            decision_id,
             request.episode_id,
             request.position,
-            request.keys,
+            keys,
             request.draw,
             request.allowed,
             choice.action_id,
         )
-        events: tuple[Event, ...] = (decided,)
+        # Before anything changes, since a rule may refuse. Not in the choice: a fold, which replies to nobody, does not
+        # pay for it.
+        propensity = table.propensity(decided, choice, rows)
         if earlier is not None:
-            cancelled = Cancelled(table=request.table, decision_id=request.decision_id, reason=SUPERSEDED)
+            cancelled = Cancelled(table=table_id, decision_id=decision_id, reason=SUPERSEDED)
             self._fold(cancelled)
-            events = (cancelled, decided)
+            events.append(cancelled)
+        events.append(decided)
         self._received += 1
         opened = table.take(decided, choice, rows, received=self._received)
-        return Handled(self._reply(table, opened, explain=request.explain), events)
+        return self._reply(table, opened, propensity, explain=request.explain)
 
     def outcome(self, request: OutcomeRequest) -> Handled[OutcomeReply]:
         """Credit a decision once; repeating the same outcome has no effect.
@@ -207,19 +236,27 @@ class PolicyShard(ShardTables):
             ConflictError: another outcome is recorded, the decision or its episode was cancelled, or the token is of
                 another decision.
         """
+        events: list[Event] = []
+        return Handled(self._outcome(request, events), tuple(events))
+
+    def outcome_each(self, requests: Sequence[OutcomeRequest]) -> Handled[list[OutcomeReply | MemconError]]:
+        """`outcome` one after the other; a refusal stands in the place of its reply.
+
+        Raises:
+            InvariantError: memory is damaged; nothing of this shard may be used any more.
+        """
+        return _each(self._outcome, requests)
+
+    def _outcome(self, request: OutcomeRequest, events: list[Event]) -> OutcomeReply:
+        """`outcome`, whose events are put behind `events`."""
         check_outcome(request.reward, position=request.position, num_decisions=request.num_decisions, cost=request.cost)
         table = self._tables.get(decision_token.table_of(request.token))
         opened = None if table is None else table.open_decision(request.decision_id)
         if table is None or opened is None or not life.is_of(request, opened):
-            return self._outcome_by_claims(request)
-        return self._credit(table, opened, request)
+            return self._outcome_by_claims(request, events)
+        return _credit(table, opened, request, events)
 
-    def _credit(self, table: PolicyTable, opened: OpenDecision, request: OutcomeRequest) -> Handled[OutcomeReply]:
-        event = life.credited(request, opened.event.table)
-        target = table.credit_open(event, opened)
-        return Handled(OutcomeReply(request.decision_id, "credited", target), (event,))
-
-    def _outcome_by_claims(self, request: OutcomeRequest) -> Handled[OutcomeReply]:
+    def _outcome_by_claims(self, request: OutcomeRequest, events: list[Event]) -> OutcomeReply:
         """An outcome whose token is not the one that an open decision keeps."""
         claims = decision_token.verify(self._secret, request.token)
         table = self._table(claims.table)
@@ -229,7 +266,7 @@ class PolicyShard(ShardTables):
         opened = table.open_decision(request.decision_id)
         if opened is not None:
             life.check_choice(claims, opened.event)
-            return self._credit(table, opened, request)
+            return _credit(table, opened, request, events)
         closed = table.closed_decision(request.decision_id)
         event: Credited | Recorded | None
         if closed is not None:
@@ -238,11 +275,11 @@ class PolicyShard(ShardTables):
             status, event = life.outcome_of_unknown(table, request, claims)
         if event is not None:
             self._fold(event)
+            events.append(event)
         # What a defaulted decision taught is the default, whatever is recorded beside it.
         default = None if closed is None else closed.default_reward
         credit = table.credit_of(request) if default is None else default
-        reply = OutcomeReply(decision_id=request.decision_id, status=status, credit=credit)
-        return Handled(reply=reply, events=() if event is None else (event,))
+        return OutcomeReply(decision_id=request.decision_id, status=status, credit=credit)
 
     def cancel(self, request: CancelRequest) -> Handled[bool]:
         """Take an open decision back; True if it was open. Without effect on an ended or unknown one.
@@ -317,7 +354,7 @@ class PolicyShard(ShardTables):
                 f"key '{key}' of table '{table}' is not at shard {self._shard} of {self._num_shards}; ask shard {owner}"
             )
 
-    def _reply(self, table: PolicyTable, opened: OpenDecision, *, explain: bool) -> DecideReply:
+    def _reply(self, table: PolicyTable, opened: OpenDecision, propensity: float, *, explain: bool) -> DecideReply:
         event, choice = opened.event, opened.choice
         if not opened.token:
             # The event has all that a token claims.
@@ -326,8 +363,7 @@ class PolicyShard(ShardTables):
             event.decision_id,
             opened.token,
             event.action_id,
-            # Here and not in the choice: a fold, which replies to nobody, does not pay for it.
-            table.propensity(opened),
+            propensity,
             choice.tie_set,
             choice.forced,
             opened.version,
@@ -335,3 +371,23 @@ class PolicyShard(ShardTables):
             opened.received,
             table.explained(opened) if explain else None,
         )
+
+
+def _credit(table: PolicyTable, opened: OpenDecision, request: OutcomeRequest, events: list[Event]) -> OutcomeReply:
+    event = life.credited(request, opened.event.table)
+    target = table.credit_open(event, opened)
+    events.append(event)
+    return OutcomeReply(request.decision_id, "credited", target)
+
+
+def _each(command: Callable[[A, list[Event]], T], requests: Sequence[A]) -> Handled[list[T | MemconError]]:
+    events: list[Event] = []
+    replies: list[T | MemconError] = []
+    for request in requests:
+        try:
+            replies.append(command(request, events))
+        except InvariantError:
+            raise
+        except MemconError as error:
+            replies.append(error)
+    return Handled(replies, tuple(events))

@@ -124,14 +124,6 @@ class ShardTables:
         """
         return self._table(table).num_keys
 
-    def knows(self, table: str, keys: tuple[str, ...]) -> bool:
-        """Each of `keys` has numbers here: a decide at them adds none.
-
-        Raises:
-            NotFoundError: no such table.
-        """
-        return self._table(table).knows(keys)
-
     def open_ids(self, table: str) -> list[str]:
         """Ids of the table's open decisions, oldest first.
 

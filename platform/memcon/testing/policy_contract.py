@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import math
+from dataclasses import replace
 
 import pytest
 
 from memcon.errors import ConfigError, ConflictError, NotFoundError
-from memcon.learning import decision_token
 from memcon.learning.exploration import UcbConfig
-from memcon.policy_types import CancelRequest, DecideRequest, LearningSettings, OutcomeRequest, TableImport
+from memcon.policy_types import DecideReply, DecideRequest, LearningSettings, TableImport
 from memcon.protocols import PolicyClient
-from memcon.testing.policy import cancel_request, decide_request, outcome_request, state_keys, table_import
+from memcon.testing.contract import Run, accepts, expect, expect_equal, refuses
+from memcon.testing.policy import decide_request, state_keys, table_import
+from memcon.testing.policy_outcomes import OutcomeSuite
 
 __all__ = ["PolicyClientContract"]
 
+_OPEN, _DECIDE, _IMPORT = "PolicyClient.open_table", "PolicyClient.decide", "PolicyClient.import_table"
 
-class PolicyClientContract:
+
+def _together(run: Run, client: PolicyClient, requests: list[DecideRequest]) -> list[DecideReply]:
+    """The replies to `requests`, which are open at the same time."""
+
+    async def decide() -> list[DecideReply]:
+        return await asyncio.gather(*(client.decide(request) for request in requests))
+
+    return run(decide())
+
+
+class PolicyClientContract(OutcomeSuite):
     """What every PolicyClient does. Override the fixture `client`; it gives a client without any table.
 
     The policy under test is `ucb` with its defaults on the arms of Table 7.
@@ -36,326 +48,144 @@ class PolicyClientContract:
         "noop",
     )
 
-    @pytest.fixture
-    def client(self) -> PolicyClient:
-        raise NotImplementedError("a subclass gives its client")
+    # --- tables and decisions -----------------------------------------------------------------------------------------
 
-    @pytest.fixture
-    def settings(self) -> LearningSettings:
-        return UcbConfig().learning_settings()
-
-    async def test_client_opens_a_table_again_with_equal_settings(
-        self, client: PolicyClient, settings: LearningSettings
+    def test_client_opens_a_table_again_with_equal_settings(
+        self, run: Run, opened: PolicyClient, settings: LearningSettings
     ) -> None:
-        await client.open_table("table", settings)
-        await client.open_table("table", settings)
+        with accepts(_OPEN, wants="opens a table again with equal settings, without effect"):
+            run(opened.open_table("table", settings))
+        arm = run(opened.decide(decide_request(1))).action_id
+        expect_equal(arm, "retrieve_shallow", _OPEN, wants="opens a table again with equal settings, without effect")
 
-        assert (await client.decide(decide_request(1))).action_id == "retrieve_shallow"
+    def test_client_refuses_other_settings_and_names_the_field(self, run: Run, opened: PolicyClient) -> None:
+        wants = "refuses other settings than the table has, and names the field with both values"
+        with refuses(ConflictError, _OPEN, wants=wants, naming="alpha: recorded 0.15, asked 0.5"):
+            run(opened.open_table("table", UcbConfig(alpha=0.5).learning_settings()))
 
-    async def test_client_refuses_other_settings_and_names_the_field(
-        self, client: PolicyClient, settings: LearningSettings
+    def test_client_finds_no_table_that_was_never_opened(self, run: Run, opened: PolicyClient) -> None:
+        with refuses(NotFoundError, _DECIDE, wants="refuses a table that was never opened", naming="other"):
+            run(opened.decide(decide_request(1, table="other")))
+
+    def test_client_visits_the_arms_of_a_key_by_prior_then_order(self, run: Run, opened: PolicyClient) -> None:
+        replies = [run(opened.decide(decide_request(n))) for n in range(9)]
+        wants = "counts a decision when it is taken: the unvisited arms come by prior, then by arm order"
+        expect_equal(tuple(reply.action_id for reply in replies), self.FIRST_VISITS, _DECIDE, wants=wants)
+        for reply in replies:
+            expect(
+                reply.forced and reply.propensity == 1.0 and reply.tie_set == (reply.action_id,),
+                _DECIDE,
+                "tells an unvisited arm as forced, alone, with the propensity 1",
+                met=reply,
+            )
+
+    def test_client_gives_the_same_answer_to_the_same_id(self, run: Run, opened: PolicyClient) -> None:
+        first = run(opened.decide(decide_request(1)))
+        again = run(opened.decide(decide_request(1)))
+        other = run(opened.decide(decide_request(2)))
+        expect_equal(again, first, _DECIDE, wants="gives the same answer to the same decision id")
+        expect_equal(other.action_id, "retrieve_medium", _DECIDE, wants="counts a decision id once")
+
+    def test_client_counts_each_of_many_decides_at_once(self, run: Run, opened: PolicyClient) -> None:
+        replies = _together(run, opened, [decide_request(n) for n in range(9)])
+        wants = "counts each of the decides that are open at the same time"
+        expect_equal(sorted(reply.action_id for reply in replies), sorted(self.FIRST_VISITS), _DECIDE, wants=wants)
+
+    def test_client_gives_many_streams_at_one_new_key_its_arms_in_prior_order(
+        self, run: Run, opened: PolicyClient
     ) -> None:
-        await client.open_table("table", settings)
-
-        with pytest.raises(ConflictError, match=r"alpha.*0\.15.*0\.5"):
-            await client.open_table("table", UcbConfig(alpha=0.5).learning_settings())
-
-    async def test_client_finds_no_table_that_was_never_opened(
-        self, client: PolicyClient, settings: LearningSettings
-    ) -> None:
-        await client.open_table("table", settings)
-
-        with pytest.raises(NotFoundError, match="other"):
-            await client.decide(decide_request(1, table="other"))
-
-    async def test_client_visits_the_arms_of_a_key_by_prior_then_order(
-        self, client: PolicyClient, settings: LearningSettings
-    ) -> None:
-        await client.open_table("table", settings)
-
-        replies = [await client.decide(decide_request(n)) for n in range(9)]
-
-        assert tuple(reply.action_id for reply in replies) == self.FIRST_VISITS
-        assert all(reply.forced and reply.propensity == 1.0 for reply in replies)
-        assert all(reply.tie_set == (reply.action_id,) for reply in replies)
-
-    async def test_client_gives_the_same_answer_to_the_same_id(
-        self, client: PolicyClient, settings: LearningSettings
-    ) -> None:
-        await client.open_table("table", settings)
-
-        first = await client.decide(decide_request(1))
-        again = await client.decide(decide_request(1))
-        other = await client.decide(decide_request(2))
-
-        assert again == first
-        assert other.action_id == "retrieve_medium"
-
-    async def test_client_counts_each_of_many_decides_at_once(
-        self, client: PolicyClient, settings: LearningSettings
-    ) -> None:
-        await client.open_table("table", settings)
-
-        replies = await asyncio.gather(*(client.decide(decide_request(n)) for n in range(9)))
-
-        assert {reply.action_id for reply in replies} == set(self.FIRST_VISITS)
-
-    async def test_client_gives_many_streams_at_one_new_key_its_arms_in_prior_order(
-        self, client: PolicyClient, settings: LearningSettings
-    ) -> None:
-        await client.open_table("table", settings)
-
-        replies = await asyncio.gather(*(client.decide(decide_request(n, key="new")) for n in range(32)))
-
+        replies = _together(run, opened, [decide_request(n, key="new") for n in range(32)])
         # No outcome is there yet: what tells the streams apart is that each decision counts when it is taken.
         in_order = sorted(replies, key=lambda reply: reply.received)
-        assert tuple(reply.action_id for reply in in_order[:9]) == self.FIRST_VISITS
-        assert [reply.forced for reply in in_order] == [True] * 9 + [False] * 23
+        arms = tuple(reply.action_id for reply in in_order[:9])
+        wants = "gives streams that ask at once the arms in the order of `received`"
+        expect_equal(arms, self.FIRST_VISITS, _DECIDE, wants=wants)
+        expect_equal([reply.forced for reply in in_order], [True] * 9 + [False] * 23, _DECIDE, wants=wants)
 
-    async def test_client_never_chooses_a_masked_arm(self, client: PolicyClient, settings: LearningSettings) -> None:
-        await client.open_table("table", settings)
+    def test_client_never_chooses_a_masked_arm(self, run: Run, opened: PolicyClient) -> None:
         allowed = ("forget", "noop")
-
         for n in range(6):
-            request = decide_request(n)
-            reply = await client.decide(
-                DecideRequest(
-                    table=request.table,
-                    decision_id=request.decision_id,
-                    episode_id=request.episode_id,
-                    position=0,
-                    keys=request.keys,
-                    draw=n,
-                    allowed=allowed,
-                )
-            )
-            assert reply.action_id in allowed
-            assert reply.per_arm is None
+            request = replace(decide_request(n), draw=n, allowed=allowed, explain=False)
+            reply = run(opened.decide(request))
+            expect(reply.action_id in allowed, _DECIDE, f"chooses among {', '.join(allowed)} only", met=reply)
+            expect(reply.per_arm is None, _DECIDE, "gives no values of arms unless asked", met=reply)
 
     @pytest.mark.parametrize("allowed", [(), ("noop", "retreive_deep")])
-    async def test_client_refuses_arms_that_cannot_be_chosen(
-        self, client: PolicyClient, settings: LearningSettings, allowed: tuple[str, ...]
+    def test_client_refuses_arms_that_cannot_be_chosen(
+        self, run: Run, opened: PolicyClient, allowed: tuple[str, ...]
     ) -> None:
-        await client.open_table("table", settings)
+        with refuses(ConfigError, _DECIDE, wants=f"refuses the arms {allowed}", naming="allow"):
+            run(opened.decide(replace(decide_request(1), allowed=allowed)))
 
-        with pytest.raises(ConfigError, match="allow"):
-            await client.decide(
-                DecideRequest(
-                    table="table", decision_id="d", episode_id="e", position=0, keys=("key",), draw=0, allowed=allowed
-                )
-            )
+    # --- a table that starts from another one -------------------------------------------------------------------------
 
-    async def test_client_credits_the_discounted_return(self, client: PolicyClient, settings: LearningSettings) -> None:
-        await client.open_table("table", settings)
-        decisions = [
-            await client.decide(decide_request(n, episode_id="e", position=n, key=f"key {n}")) for n in range(3)
-        ]
-
-        replies = await client.outcomes(
-            [outcome_request(decision, 1.0, position=n, num_decisions=3) for n, decision in enumerate(decisions)]
-        )
-
-        assert [reply.status for reply in replies] == ["credited"] * 3
-        assert [reply.credit for reply in replies] == pytest.approx([0.81, 0.9, 1.0])
-        after = await client.decide(decide_request(9, key="key 2"))
-        assert after.per_arm is not None
-        assert after.per_arm["retrieve_shallow"]["q"] == 0.5 + 0.15 * (1.0 - 0.5)
-
-    async def test_client_applies_an_outcome_once(self, client: PolicyClient, settings: LearningSettings) -> None:
-        await client.open_table("table", settings)
-        decision = await client.decide(decide_request(1))
-        first = await client.outcomes([outcome_request(decision, 1.0)])
-
-        again = await client.outcomes([outcome_request(decision, 1.0)])
-
-        assert (again[0].status, again[0].credit) == ("duplicate", first[0].credit)
-        after = await client.decide(decide_request(2))
-        assert after.per_arm is not None
-        assert after.per_arm["retrieve_shallow"]["q"] == 0.5 + 0.15 * (1.0 - 0.5)
-
-    async def test_client_refuses_another_outcome_for_a_credited_decision(
-        self, client: PolicyClient, settings: LearningSettings
-    ) -> None:
-        await client.open_table("table", settings)
-        decision = await client.decide(decide_request(1))
-        await client.outcomes([outcome_request(decision, 1.0)])
-
-        with pytest.raises(ConflictError, match="already credited"):
-            await client.outcomes([outcome_request(decision, -0.5)])
-        with pytest.raises(ConflictError, match="already credited"):
-            await client.decide(decide_request(1))
-
-    @pytest.mark.parametrize("reward", [math.nan, math.inf, -math.inf, 1e300])
-    async def test_client_refuses_impossible_rewards_and_learns_nothing(
-        self, client: PolicyClient, settings: LearningSettings, reward: float
-    ) -> None:
-        await client.open_table("table", settings)
-        decision = await client.decide(decide_request(1))
-
-        with pytest.raises(ConfigError, match="reward"):
-            await client.outcomes([outcome_request(decision, reward)])
-
-        assert (await client.outcomes([outcome_request(decision, 1.0)]))[0].status == "credited"
-
-    async def test_client_refuses_a_forged_token(self, client: PolicyClient, settings: LearningSettings) -> None:
-        await client.open_table("table", settings)
-        decision = await client.decide(decide_request(1))
-        claims = decision_token.read(decision.token)
-        forged = decision_token.sign(b"some other secret than theirs", claims)
-
-        for token in (forged, "", "no token", decision.token[:-2]):
-            with pytest.raises(NotFoundError, match="token"):
-                await client.outcomes(
-                    [
-                        OutcomeRequest(
-                            decision_id=decision.decision_id, token=token, reward=1.0, position=0, num_decisions=1
-                        )
-                    ]
-                )
-
-    async def test_client_refuses_the_token_of_another_decision(
-        self, client: PolicyClient, settings: LearningSettings
-    ) -> None:
-        await client.open_table("table", settings)
-        first, second = await client.decide(decide_request(1)), await client.decide(decide_request(2))
-
-        with pytest.raises(ConflictError, match="its own token"):
-            await client.outcomes(
-                [
-                    OutcomeRequest(
-                        decision_id=first.decision_id, token=second.token, reward=1.0, position=0, num_decisions=1
-                    )
-                ]
-            )
-
-    async def test_client_cancels_an_open_decision_once(self, client: PolicyClient, settings: LearningSettings) -> None:
-        await client.open_table("table", settings)
-        decision = await client.decide(decide_request(1))
-
-        assert await client.cancel(cancel_request(decision)) is True
-        assert await client.cancel(cancel_request(decision)) is False
-
-        # Its arm is due again, and its id is used up.
-        assert (await client.decide(decide_request(2))).action_id == decision.action_id
-        with pytest.raises(ConflictError, match="already cancelled"):
-            await client.outcomes([outcome_request(decision, 1.0)])
-        with pytest.raises(ConflictError, match="already cancelled"):
-            await client.decide(decide_request(1))
-
-    async def test_client_refuses_to_cancel_a_credited_decision_or_with_a_wrong_token(
-        self, client: PolicyClient, settings: LearningSettings
-    ) -> None:
-        await client.open_table("table", settings)
-        credited, other = await client.decide(decide_request(1)), await client.decide(decide_request(2))
-        await client.outcomes([outcome_request(credited, 1.0)])
-        forged = decision_token.sign(b"some other secret than theirs", decision_token.read(other.token))
-
-        with pytest.raises(ConflictError, match="already credited"):
-            await client.cancel(cancel_request(credited))
-        with pytest.raises(ConflictError, match="its own token"):
-            await client.cancel(CancelRequest(decision_id=credited.decision_id, token=other.token))
-        with pytest.raises(NotFoundError, match="token"):
-            await client.cancel(CancelRequest(decision_id=other.decision_id, token=forged))
-
-        assert await client.cancel(cancel_request(other)) is True
-
-    async def test_client_cancels_an_episode_at_every_shard(
-        self, client: PolicyClient, settings: LearningSettings
-    ) -> None:
-        await client.open_table("table", settings)
-        decisions = [
-            await client.decide(decide_request(n, episode_id="e", position=n, key=f"key {n}")) for n in range(5)
-        ]
-        await client.outcomes([outcome_request(decisions[0], 1.0, num_decisions=1)])
-
-        assert await client.cancel_episode("table", "e") == 4
-        assert await client.cancel_episode("table", "e") == 0
-
-        # The credited decision stays; the others left no count, and their key starts over.
-        assert (await client.decide(decide_request(10, key="key 0"))).action_id == "retrieve_medium"
-        assert (await client.decide(decide_request(11, key="key 1"))).action_id == "retrieve_shallow"
-        for n in range(5, 9):
-            with pytest.raises(ConflictError, match="cancelled"):
-                await client.decide(decide_request(n, episode_id="e", position=n, key=f"key {n}"))
-        with pytest.raises(ConflictError, match="cancelled"):
-            await client.outcomes([outcome_request(decisions[1], 1.0, position=1, num_decisions=5)])
-
-    async def test_client_starts_a_table_from_the_numbers_of_another(
-        self, client: PolicyClient, settings: LearningSettings
-    ) -> None:
-        await client.open_table("table", settings)
+    def test_client_starts_a_table_from_the_numbers_of_another(self, run: Run, opened: PolicyClient) -> None:
         # Enough keys to be at every shard.
         keys = state_keys(12)
-
-        await client.import_table(table_import(keys))
-
+        run(opened.import_table(table_import(keys)))
         for number, key in enumerate(keys):
-            reply = await client.decide(decide_request(number, key=key))
-            # The arm that has outcomes is no unvisited one any more.
-            assert reply.action_id == "retrieve_shallow"
-            assert reply.per_arm is not None
-            known = reply.per_arm["noop"]
-            assert (known["q"], known["taken"], known["credited"]) == (0.75, 4.0, 4.0)
+            reply = run(opened.decide(decide_request(number, key=key)))
+            wants = "takes the numbers over at every shard: the arm that has outcomes is no unvisited one"
+            expect_equal(reply.action_id, "retrieve_shallow", _IMPORT, wants=wants)
+            known = (reply.per_arm or {}).get("noop", {})
+            found = [known.get(name) for name in ("q", "taken", "credited")]
+            expect_equal(found, [0.75, 4.0, 4.0], _IMPORT, wants="takes value and counts over as they are")
 
-    async def test_client_imports_the_same_source_once(self, client: PolicyClient, settings: LearningSettings) -> None:
-        await client.open_table("table", settings)
+    def test_client_imports_the_same_source_once(self, run: Run, opened: PolicyClient) -> None:
         request = table_import(state_keys(3))
-        await client.import_table(request)
+        run(opened.import_table(request))
         for number, key in enumerate(state_keys(3)):
-            await client.decide(decide_request(number, key=key))
-
+            run(opened.decide(decide_request(number, key=key)))
         # A launch that goes on: decisions were taken meanwhile.
-        await client.import_table(request)
+        with accepts(_IMPORT, wants="is without effect when the same source comes again, decisions or not"):
+            run(opened.import_table(request))
+        reply = run(opened.decide(decide_request(9, key=state_keys(1)[0])))
+        known = (reply.per_arm or {}).get("noop", {}).get("taken")
+        wants = "is without effect when the same source comes again, decisions or not"
+        expect_equal((reply.action_id, known), ("retrieve_medium", 4.0), _IMPORT, wants=wants)
 
-        reply = await client.decide(decide_request(9, key=state_keys(1)[0]))
-        assert reply.action_id == "retrieve_medium"
-        assert reply.per_arm is not None
-        assert reply.per_arm["noop"]["taken"] == 4.0
-
-    async def test_client_refuses_to_mix_numbers(self, client: PolicyClient, settings: LearningSettings) -> None:
-        await client.open_table("table", settings)
-        await client.open_table("begun", settings)
+    def test_client_refuses_to_mix_numbers(self, run: Run, opened: PolicyClient, settings: LearningSettings) -> None:
+        run(opened.open_table("begun", settings))
         keys = state_keys(12)
-        await client.import_table(table_import(keys))
+        run(opened.import_table(table_import(keys)))
         for number, key in enumerate(keys):
-            await client.decide(decide_request(number, table="begun", key=key))
+            run(opened.decide(decide_request(number, table="begun", key=key)))
+        for naming in ("an earlier run", "another run"):
+            with refuses(ConflictError, _IMPORT, wants="refuses a second source, and names both", naming=naming):
+                run(opened.import_table(table_import(keys, source="another run")))
+        wants = "refuses a table that has decisions"
+        with refuses(ConflictError, _IMPORT, wants=wants, naming="decisions already"):
+            run(opened.import_table(table_import(keys, table="begun")))
+        with refuses(NotFoundError, _IMPORT, wants="refuses a table that was never opened", naming="nowhere"):
+            run(opened.import_table(table_import(keys, table="nowhere")))
 
-        with pytest.raises(ConflictError, match=r"an earlier run.*another run"):
-            await client.import_table(table_import(keys, source="another run"))
-        with pytest.raises(ConflictError, match="decisions already"):
-            await client.import_table(table_import(keys, table="begun"))
-        with pytest.raises(NotFoundError, match="nowhere"):
-            await client.import_table(table_import(keys, table="nowhere"))
-
-    async def test_client_refuses_numbers_of_another_kind_of_table(
-        self, client: PolicyClient, settings: LearningSettings
-    ) -> None:
-        await client.open_table("table", settings)
+    def test_client_refuses_numbers_of_another_kind_of_table(self, run: Run, opened: PolicyClient) -> None:
         good = table_import(state_keys(1))
         (key,) = good.numbers
         row = good.numbers[key]["noop"]
-        refused: list[TableImport] = [
-            table_import([""]),
-            TableImport(table="table", source="s", numbers={key: {"nop": row}}),
-            TableImport(table="table", source="s", numbers={key: {"noop": {**row, "q": "nan"}}}),
-            TableImport(table="table", source="s", numbers={key: {"noop": {**row, "credited": 5}}}),
-        ]
+        refused = {
+            "an empty key": table_import([""]),
+            "an unknown arm": TableImport(table="table", source="s", numbers={key: {"nop": row}}),
+            "a value that is no number": TableImport(
+                table="table", source="s", numbers={key: {"noop": {**row, "q": "nan"}}}
+            ),
+            "more outcomes than decisions": TableImport(
+                table="table", source="s", numbers={key: {"noop": {**row, "credited": 5}}}
+            ),
+        }
+        for what, request in refused.items():
+            with refuses(ConfigError, _IMPORT, wants=f"refuses {what}, and takes nothing over", naming="import"):
+                run(opened.import_table(request))
+        run(opened.import_table(good))
 
-        for request in refused:
-            with pytest.raises(ConfigError, match="import"):
-                await client.import_table(request)
+    def test_client_keeps_tables_apart(self, run: Run, opened: PolicyClient, settings: LearningSettings) -> None:
+        run(opened.open_table("other", settings))
+        first, second = (run(opened.decide(decide_request(1, table=table))) for table in ("table", "other"))
+        arms = (first.action_id, second.action_id)
+        expect_equal(arms, ("retrieve_shallow",) * 2, _DECIDE, wants="counts each table for itself")
+        expect(first.token != second.token, _DECIDE, "signs the table into the token", met="two tables, one token")
 
-        await client.import_table(good)
-
-    async def test_client_keeps_tables_apart(self, client: PolicyClient, settings: LearningSettings) -> None:
-        await client.open_table("table", settings)
-        await client.open_table("other", settings)
-
-        first, second = await client.decide(decide_request(1)), await client.decide(decide_request(1, table="other"))
-
-        assert first.action_id == second.action_id == "retrieve_shallow"
-        assert first.token != second.token
-
-    async def test_client_closes_twice(self, client: PolicyClient) -> None:
-        await client.close()
-        await client.close()
+    def test_client_closes_twice(self, run: Run, client: PolicyClient) -> None:
+        run(client.close())
+        with accepts("PolicyClient.close", wants="may be called twice"):
+            run(client.close())

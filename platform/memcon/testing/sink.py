@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from memcon.protocols import EpisodeSink
+from memcon.testing.contract import Contract, expect_equal, to_give
 from memcon.testing.memory import episode_of
 from memcon.types import Episode
 
@@ -21,28 +22,44 @@ def _episodes(count: int, *, cell: str = "cell", stream: int = 0) -> list[Episod
     return [replace(episode_of(ordinal), cell=cell, stream=stream) for ordinal in range(count)]
 
 
-class EpisodeSinkContract:
+class EpisodeSinkContract(Contract):
     """What every EpisodeSink does. Override the fixtures `sink` and `read_back`, which reads what `sink` wrote."""
 
     @pytest.fixture
     def sink(self) -> EpisodeSink:
-        raise NotImplementedError
+        """The sink under test."""
+        to_give(self, "sink", "EpisodeSink", "the sink under test, over an empty place")
 
     @pytest.fixture
     def read_back(self) -> ReadBack:
-        raise NotImplementedError
+        """Reads what `sink` wrote."""
+        to_give(
+            self, "read_back", "ReadBack", "read_back(cell, stream) gives the ordinals of the episodes that are stored"
+        )
 
     def test_a_block_is_read_back_whole_and_in_order(self, sink: EpisodeSink, read_back: ReadBack) -> None:
         sink.write_block("cell", 0, 0, _episodes(3))
-        assert read_back("cell", 0) == [0, 1, 2]
+        expect_equal(
+            read_back("cell", 0), [0, 1, 2], "EpisodeSink.write_block", wants="keeps every episode of a block, in order"
+        )
 
     def test_a_partial_block_is_rewritten_in_place(self, sink: EpisodeSink, read_back: ReadBack) -> None:
         sink.write_block("cell", 0, 0, _episodes(2))
         sink.write_block("cell", 0, 0, _episodes(4))
-        assert read_back("cell", 0) == [0, 1, 2, 3]
+        expect_equal(
+            read_back("cell", 0),
+            [0, 1, 2, 3],
+            "EpisodeSink.write_block",
+            wants="replaces a block that is written again under its number",
+        )
 
     def test_streams_and_cells_do_not_touch_each_other(self, sink: EpisodeSink, read_back: ReadBack) -> None:
         sink.write_block("cell", 0, 0, _episodes(2))
         sink.write_block("cell", 1, 0, _episodes(1, stream=1))
         sink.write_block("other", 0, 0, _episodes(3, cell="other"))
-        assert [read_back("cell", 0), read_back("cell", 1), read_back("other", 0)] == [[0, 1], [0], [0, 1, 2]]
+        expect_equal(
+            [read_back("cell", 0), read_back("cell", 1), read_back("other", 0)],
+            [[0, 1], [0], [0, 1, 2]],
+            "EpisodeSink.write_block",
+            wants="keeps the blocks of each cell and stream apart",
+        )

@@ -117,7 +117,7 @@ class _Rule:
 
     def play(self, number: int, context: int) -> int:
         keys = self._keys[context]
-        chosen = self._rule.choose(keys[0], self._arms, number).action_id
+        chosen = self._rule.choose(keys[0], self._arms, number)[0].action_id
         arm = self._index[chosen]
         self._table.take(keys, chosen)
         self._table.credit(keys, chosen, reward_of(context, arm))

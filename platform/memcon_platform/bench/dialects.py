@@ -22,6 +22,8 @@ _INDEX = {arm.encode(): index for index, arm in enumerate(_ARMS)}
 # Multiples of it are spread evenly over 64 bits (Weyl): a key that looks random and costs one multiplication.
 _STRIDE = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
+# Of a decision: its number in hex.
+_ID_CHARS = 16
 
 
 class Dialect(Protocol):
@@ -40,7 +42,11 @@ class Dialect(Protocol):
         ...
 
     def is_good(self, reply: bytes) -> bool:
-        """Whether the body of an answer with status 200 says that all was done."""
+        """Whether the body of an answer with status 200 to a single request says that it was done."""
+        ...
+
+    def is_whole(self, reply: bytes, first: int, size: int) -> bool:
+        """Whether such a body answers each decision of a batch, in order."""
         ...
 
 
@@ -61,7 +67,7 @@ class MemconDialect:
         fields = {"authorization": token and f"Bearer {token}", wire.SHARD_HEADER: mark}
         self._head = _Head(f"{host}:{port}", fields)
         self._outcome, self._batch = prefix + wire.OUTCOME, prefix + wire.DECIDE_BATCH
-        self._is_whole = mark is not None
+        self._sends_all = mark is not None
         self._rewards = _rewards(len(keys))
         self._ends = [f'"table":{json.dumps(table)},"keys":[{json.dumps(key)}]}}'.encode() for key in keys]
         # All decides about a key are equally long.
@@ -73,7 +79,7 @@ class MemconDialect:
         return self._heads[key] + self._item(number, self._ends[key])
 
     def _item(self, number: int, end: bytes) -> bytes:
-        if not self._is_whole:
+        if not self._sends_all:
             return b'{"decision_id":"%016x",%b' % (number, end)
         # 19 digits and below 2^64, whatever the number.
         draw = number * _STRIDE % 9_000_000_000_000_000_000 + 1_000_000_000_000_000_000
@@ -98,8 +104,13 @@ class MemconDialect:
         return self._head.of(self._batch, len(body)) + body
 
     def is_good(self, reply: bytes) -> bool:
-        """Of a batch, each item may be an error."""
+        """As `Dialect.is_good`."""
         return b'"error"' not in reply
+
+    def is_whole(self, reply: bytes, first: int, size: int) -> bool:
+        """As `Dialect.is_whole`; an error that stands in the place of a decision has no id."""
+        answered = [part[:_ID_CHARS] for part in reply.split(b'"decision_id":"')]
+        return answered[1:] == [b"%016x" % number for number in range(first, first + size)]
 
 
 class PeerDialect:
@@ -129,6 +140,10 @@ class PeerDialect:
     def is_good(self, reply: bytes) -> bool:
         """Its status says all."""
         return bool(reply)
+
+    def is_whole(self, reply: bytes, first: int, size: int) -> bool:
+        """As `batch`: it has none."""
+        return False
 
 
 class _Head:

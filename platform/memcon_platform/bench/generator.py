@@ -1,4 +1,4 @@
-"""The load generator: HTTP/1.1 over raw sockets, closed or open loop.
+"""The load generator: HTTP/1.1 over raw sockets, closed or open loop. One connection in a closed loop: `load_single`.
 
 Closed loop: each connection has one job open and begins the next when it ends: how much a server can do. Open loop:
 jobs arrive at random (exponential gaps) at a given rate, whether or not earlier ones have ended, and a job's latency
@@ -18,20 +18,19 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import cast
 
-import numpy as np
-
 from memcon.clock import SystemClock
 from memcon.errors import UnavailableError
 from memcon.seeds import SeedTree
-from memcon_platform.bench.load import Load, LoadReport, Target
+from memcon_platform.bench.load import GRACE_S, Load, LoadReport, Target, error_of, first_request, report_of
+from memcon_platform.bench.load_single import run_single
 from memcon_platform.bench.replies import ReplyReader
 from memcon_policy_server.wire import RejectedError
 
 __all__ = ["run_load"]
 
-PERCENTILES = (50.0, 90.0, 99.0, 99.9)
-# After the last job has begun: who has not answered by then counts as unanswered.
-_GRACE_S = 5.0
+# Batches are built before the load begins, as far as they fit in here and a server may get to them.
+_PREPARED_BYTES = 64 << 20
+_MOST_DECISIONS_PER_S = 250_000
 
 
 def run_load(load: Load) -> LoadReport:
@@ -40,6 +39,8 @@ def run_load(load: Load) -> LoadReport:
     Raises:
         UnavailableError: a target takes no connection at the start.
     """
+    if load.connections == 1 and load.rate is None:
+        return run_single(load)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_Generator(load).run())
 
@@ -58,8 +59,9 @@ class _Generator:
         self.clock: Callable[[], float] = SystemClock().monotonic
         self.latencies, self.late = array("d"), array("d")
         self.errors: Counter[str] = Counter()
-        step = load.batch_size if load.kind == "batch" else 1
-        self.numbers = count(load.first, step)
+        self.numbers = count(load.first, load.decisions_a_job)
+        # Numbers and requests of the batches that are built already.
+        self._ready: dict[Target, deque[tuple[int, bytes]]] = {target: deque() for target in load.targets}
         self._connections: list[_Connection] = []
         # Open loop: connections without a job, and jobs without a connection (when they were meant to begin).
         self._idle: deque[_Connection] = deque()
@@ -76,6 +78,8 @@ class _Generator:
         loop = asyncio.get_running_loop()
         for number in range(load.connections):
             await self._open(load.targets[number % len(load.targets)])
+        if load.kind == "batch":
+            self._prepare()
         begin = self.clock()
         self.measured_from, self._end = begin + load.warmup_s, begin + load.warmup_s + load.seconds
         cpu = time.process_time()
@@ -86,10 +90,21 @@ class _Generator:
         else:
             self._idle.extend(self._connections)
             _Pacer(begin, load, loop, self.arrive, self._no_more).start()
-        await self._over_within(self._end + _GRACE_S)
+        await self._over_within(self._end + GRACE_S)
         spent = (time.process_time() - cpu) / (self.clock() - begin)
         self._close()
-        return self._report(spent)
+        late = None if load.rate is None else self.late
+        return report_of(load, latencies=self.latencies, errors=self.errors, busy=spent, late=late)
+
+    def _prepare(self) -> None:
+        """Build batches for all targets alike."""
+        load, number = self.load, next(self.numbers)
+        first = load.targets[0].dialect.batch(number, load.batch_size)
+        self._ready[load.targets[0]].append((number, first))
+        decisions = _MOST_DECISIONS_PER_S * (load.warmup_s + load.seconds)
+        for job in range(1, min(_PREPARED_BYTES // len(first), int(decisions / load.batch_size))):
+            target, number = load.targets[job % len(load.targets)], next(self.numbers)
+            self._ready[target].append((number, target.dialect.batch(number, load.batch_size)))
 
     async def _over_within(self, deadline: float) -> None:
         try:
@@ -112,7 +127,12 @@ class _Generator:
 
     def _begin(self, connection: _Connection, due: float) -> None:
         self._jobs_open += 1
-        connection.begin(next(self.numbers), due)
+        ready = self._ready[connection.target]
+        if ready:
+            connection.begin(*ready.popleft(), due)
+        else:
+            number = next(self.numbers)
+            connection.begin(number, first_request(self.load, connection.target, number), due)
 
     def ended(self, connection: _Connection, due: float, error: str | None) -> None:
         """A job came to its end: count it and give the connection, which is alive, the next one."""
@@ -189,19 +209,6 @@ class _Generator:
         for task in self._reopening:
             task.cancel()
 
-    def _report(self, busy: float) -> LoadReport:
-        jobs = len(self.latencies)
-        each = self.load.batch_size if self.load.kind == "batch" else 1
-        return LoadReport(
-            jobs=jobs,
-            jobs_per_s=jobs / self.load.seconds,
-            decisions_per_s=jobs * each / self.load.seconds,
-            latency_ms={of: 1000 * _percentile(self.latencies, of) for of in PERCENTILES},
-            errors=dict(sorted(self.errors.items())),
-            busy=busy,
-            late_ms=None if self.load.rate is None else 1000 * _percentile(self.late, 99.0),
-        )
-
 
 class _Connection(asyncio.Protocol):
     """One kept connection with at most one job open."""
@@ -212,7 +219,6 @@ class _Connection(asyncio.Protocol):
         # How a job is counted that the connection's end takes with it.
         self.end = "closed"
         self._generator, self._dialect, self._kind = generator, target.dialect, generator.load.kind
-        self._batch_size = generator.load.batch_size
         self._reader = ReplyReader()
         self._number, self._due = 0, 0.0
         self._outcome_is_due = False
@@ -220,15 +226,12 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 
-    def begin(self, number: int, due: float) -> None:
+    def begin(self, number: int, request: bytes, due: float) -> None:
         """Send the first request of a job."""
         self.is_busy = True
         self._number, self._due = number, due
         self._outcome_is_due = self._kind == "pair"
-        if self._kind == "batch":
-            self._transport.write(self._dialect.batch(number, self._batch_size))
-        else:
-            self._transport.write(self._dialect.decide(number))
+        self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
         """A whole answer ends the job or, in a pair, sends the outcome."""
@@ -241,8 +244,8 @@ class _Connection(asyncio.Protocol):
         if reply is None:
             return
         status, body = reply
-        if status != 200 or not self._dialect.is_good(body):
-            self._end(f"status {status}" if status != 200 else "refused item")
+        if error := error_of(self._generator.load, self._dialect, self._number, status, body):
+            self._end(error)
         elif self._outcome_is_due:
             self._outcome_is_due = False
             self._transport.write(self._dialect.outcome(self._number, body))
@@ -298,7 +301,3 @@ def _arrivals(begin: float, load: Load) -> list[float]:
     while (due := due + draw(rate)) < end:
         dues.append(due)
     return dues
-
-
-def _percentile(values: array[float], of: float) -> float:
-    return float(np.percentile(np.asarray(values), of)) if values else float("nan")

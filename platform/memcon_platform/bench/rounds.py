@@ -122,8 +122,10 @@ def play(
 ) -> dict[str, list[LoadReport]]:
     """Put every side under the same load, by turns and in turned order, and give each side's reports by round.
 
+    A round in which a side ended no job is a report like others, with 0 jobs.
+
     Raises:
-        UnavailableError: a side ended no job well; names the errors that it gave.
+        UnavailableError: a side ended no job well in any round; names the errors that it gave.
     """
     reports: dict[str, list[LoadReport]] = {side.name: [] for side in sides}
     for turn in range(pace.rounds):
@@ -137,18 +139,21 @@ def play(
                 warmup_s=pace.warmup_s,
                 first=numbers.next(),
             )
-            report = runner.run(load)
-            if not report.jobs:
-                raise UnavailableError(
-                    f"{side.name}: no {shape.kind} of {shape.connections} connections ended well ({_told(report)}); "
-                    "see the server's log"
-                )
-            reports[side.name].append(report)
+            reports[side.name].append(runner.run(load))
+    for name, rounds in reports.items():
+        if not any(report.jobs for report in rounds):
+            raise UnavailableError(
+                f"{name}: no {shape.kind} of {shape.connections} connections ended well ({_told(rounds[-1])}); "
+                "see the server's log"
+            )
     return reports
 
 
 def figures_of(reports: Sequence[LoadReport], unit: str) -> dict[str, Figure]:
-    """Medians over the rounds of one load: rate, percentiles, who took the cores; and the sum of its errors."""
+    """Medians over the rounds of one load: rate, percentiles, who took the cores; and the sum of its errors.
+
+    A round without a job counts as a rate of 0, and has no percentiles.
+    """
 
     def _median(values: Iterable[float], unit: str, digits: int) -> Figure:
         return Figure(value=round(median(values), digits), unit=unit)
@@ -157,7 +162,7 @@ def figures_of(reports: Sequence[LoadReport], unit: str) -> dict[str, Figure]:
     for percentile in reports[0].latency_ms:
         # "p999" would read as a percentile of its own.
         name = f"p{percentile:g}_ms".replace(".", "_")
-        figures[name] = _median((one.latency_ms[percentile] for one in reports), "ms", 3)
+        figures[name] = _median((one.latency_ms[percentile] for one in reports if one.jobs), "ms", 3)
     late = [one.late_ms for one in reports if one.late_ms is not None and math.isfinite(one.late_ms)]
     if late:
         figures["generator_late_p99_ms"] = _median(late, "ms", 3)
@@ -169,17 +174,26 @@ def figures_of(reports: Sequence[LoadReport], unit: str) -> dict[str, Figure]:
 
 
 def ratio_of(ours: Sequence[LoadReport], peers: Sequence[LoadReport]) -> tuple[float, tuple[float, float]]:
-    """Median, and the smallest and the largest, of the rounds' ratios of rates; above 1 we are faster."""
-    ratios = [one.jobs_per_s / other.jobs_per_s for one, other in zip(ours, peers, strict=True)]
+    """Median, and the smallest and the largest, of the rounds' ratios of rates; above 1 we are faster.
+
+    A round in which the peer ended no job has no ratio; it has such rounds not only (`play`).
+    """
+    ratios = [one.jobs_per_s / other.jobs_per_s for one, other in zip(ours, peers, strict=True) if other.jobs]
     return round(median(ratios), 3), (round(min(ratios), 2), round(max(ratios), 2))
 
 
 def remarks_of(reports: Mapping[str, Sequence[LoadReport]]) -> list[str]:
-    """A sentence for each side that answered something with an error."""
-    return [
+    """A sentence for each side that answered something with an error, and one for each round without a job."""
+    errors = [
         f"{name}: {told}"
         for name, rounds in reports.items()
         if (told := ", ".join(_told(one) for one in rounds if one.errors))
+    ]
+    return errors + [
+        f"{name}: no job ended in round {number} of {len(rounds)}; it counts as 0"
+        for name, rounds in reports.items()
+        for number, one in enumerate(rounds, start=1)
+        if not one.jobs
     ]
 
 

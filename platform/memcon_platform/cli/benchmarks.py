@@ -41,14 +41,21 @@ def list_command(*, as_json: bool) -> None:
 def _row(name: str) -> dict[str, Any]:
     # A benchmark that cannot be loaded must not hide the others.
     try:
-        plugin = registry.plugin("benchmark", name)
-        benchmark: Benchmark = plugin.build(registry.configure("benchmark", name, {}))
-        tasks = benchmark.tasks()
+        return _told(name)
     except MemconError as error:
-        return {"name": name, "error": str(error)}
+        problem = str(error)
+    except Exception as error:  # noqa: BLE001 - whatever the code of another package raises
+        problem = f"benchmark '{name}' cannot be read: {type(error).__name__}: {error}"
+    return {"name": name, "error": " ".join(problem.split())}
+
+
+def _told(name: str) -> dict[str, Any]:
+    summary = registry.plugin("benchmark", name).summary
+    benchmark: Benchmark = registry.build("benchmark", name, {})
+    tasks = benchmark.tasks()
     return {
         "name": name,
-        "summary": plugin.summary,
+        "summary": summary,
         "provenance": benchmark.provenance.value,
         "tasks": len(tasks),
         "benchmarks": dict(sorted(Counter(task.benchmark for task in tasks).items())),

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import click
 
-from memcon_platform.cli.arguments import json_option, policy_argument, run_argument
+from memcon_platform.cli.arguments import is_of_policy, json_option, policy_argument, policy_place, run_argument
+from memcon_platform.cli.progress import Progress
+from memcon_platform.objects import is_uri, open_objects
+from memcon_platform.run_store.lock import break_lock
+from memcon_platform.run_store.places import run_in_store
+from memcon_platform.run_store.reader_copy import changing
 from memcon_platform.trajectory import check, compare
 from memcon_platform.trajectory.events import export_events
 from memcon_policy_server.journal.compaction import compact
@@ -30,7 +35,7 @@ def command() -> None:
 @run_argument("run")
 @json_option
 def check_command(run: Path, *, as_json: bool) -> int:
-    """Look for damaged files, and for gaps and doubles of tasks, in RUN: a run's folder, or its name in runs/."""
+    """Look for damaged files, and gaps and doubles of tasks, in RUN: a run's folder, its name in runs/, or its URI."""
     found = check(run)
     if as_json:
         click.echo(json.dumps({**asdict(found), "ok": found.ok}, indent=2))
@@ -50,7 +55,7 @@ def check_command(run: Path, *, as_json: bool) -> int:
 def compare_command(first: Path, second: Path, *, as_json: bool) -> int:
     """Compare all columns of two runs, but for those that name the try, the owner's view and the clock.
 
-    FIRST and SECOND are run folders, or names in runs/. docs/architecture.md lists the columns that are left out.
+    FIRST and SECOND are run folders, names in runs/, or URIs. docs/architecture.md lists the columns that are left out.
     """
     found = compare(first, second)
     if as_json:
@@ -81,15 +86,22 @@ def migrate_command(policy: Path, *, as_json: bool) -> None:
 
 
 @command.command(name="export", short_help="Write a policy's new events to Parquet.")
-@policy_argument("policy")
+@click.argument("policy")
 @json_option
-def export_command(policy: Path, *, as_json: bool) -> None:
+def export_command(policy: str, *, as_json: bool) -> None:
     """Write the events of POLICY that are in no export yet to Parquet, into the folder `events` beside its journals.
 
-    POLICY is a run or a served policy: its folder, or its name in runs/ or serve/. It may be served meanwhile.
+    POLICY is a run or a served policy: its folder, or its name in runs/ or serve/, or the URI of a run that nobody
+    drives. A folder may be served meanwhile.
     """
-    place = _events_folder(policy)
-    exported = export_events(policy, place)
+    if is_uri(policy):
+        with changing(policy, Progress(), select=is_of_policy) as folder:
+            exported = export_events(folder / "policy", _events_folder(folder / "policy"))
+        place = f"{run_in_store(policy)}/policy/events"
+    else:
+        folder = policy_place(policy)
+        exported = export_events(folder, _events_folder(folder))
+        place = str(_events_folder(folder))
     click.echo(json.dumps({"exported": exported}, indent=2) if as_json else f"{exported} events exported to {place}")
 
 
@@ -111,6 +123,25 @@ def compact_command(policy: Path, *, as_json: bool) -> None:
     click.echo(f"{exported} events exported to {_events_folder(policy)}")
     for item in found:
         click.echo(f"{journal_path(policy, item.shard)}: {item.dropped} events dropped, {item.kept} kept")
+
+
+@command.command(name="unlock", short_help="Free a run in an object store of a driver that is dead.")
+@click.argument("uri")
+@json_option
+def unlock_command(uri: str, *, as_json: bool) -> None:
+    """Free the run at URI of its driver, so that another machine can go on with it from what was published.
+
+    Only for a driver that is dead and whose working copy is lost: what it had not published is played again.
+    """
+    place = run_in_store(uri)
+    with open_objects(place) as store:
+        found = break_lock(store)
+    if as_json:
+        click.echo(json.dumps({"uri": place, "driver": None if found is None else asdict(found)}, indent=2))
+    elif found is None:
+        click.echo(f"run {place} has no driver: nothing to free")
+    else:
+        click.echo(f"run {place} is free; it was driven by {found.told}")
 
 
 def _events_folder(policy: Path) -> Path:

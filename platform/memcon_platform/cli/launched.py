@@ -11,16 +11,23 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from memcon_platform.cli.tracked import tracked
+from memcon_platform.cli.failures import failure_lines
+from memcon_platform.cli.progress import Progress
+from memcon_platform.cli.tracked import say, tracked
 from memcon_platform.config.plan import RunPlan
 
 if TYPE_CHECKING:
     from memcon_platform.sweep.runner import RunEnd
 
-__all__ = ["run_plan"]
+__all__ = ["place_of", "run_plan"]
 
 _FAILED = 1
 _INTERRUPTED = 130
+
+
+def place_of(plan: RunPlan) -> str:
+    """Where the run of `plan` lives, for people."""
+    return str(plan.run_dir) if plan.uri is None else f"{plan.uri} (working copy {plan.run_dir})"
 
 
 def run_plan(
@@ -29,30 +36,36 @@ def run_plan(
     """Run what is left of `plan`, then `then` with the plan as the run folder holds it; returns the exit code.
 
     `then` comes before tracking ends, so that what it writes is tracked, and not after a stop. Streams that failed are
-    told on stderr, a line each.
+    told on stderr, a line for each reason; so is what is not in the run's object store yet.
 
     Raises:
         MemconError: as in `launch`.
     """
     from memcon_platform.sweep.interrupts import Interrupted
     from memcon_platform.sweep.launch import Launch, launch, open_local
+    from memcon_platform.sweep.publication import published
 
     if local:
         open_pool = open_local
     else:
         from memcon_platform.sweep.ray_cluster import open_ray as open_pool
-    with tracked(plan, console) as observe:
+    with published(plan, lambda text: say(console, text, "yellow")) as publication, tracked(plan, console) as observe:
+        watch = observe if publication is None else publication.watching(observe)
         try:
             # Ray prints the death of a worker on stdout, which belongs to the JSON when progress goes to stderr.
             with redirect_stdout(sys.stderr) if console.stderr else nullcontext():
-                plan, end = asyncio.run(launch(plan, Launch(open_pool=open_pool, observe=observe, console=console)))
+                plan, end = asyncio.run(launch(plan, Launch(open_pool=open_pool, observe=watch, console=console)))
         except Interrupted:
             click.echo("stopped at once; the same command again repeats the open tasks and goes on", err=True)
             return _INTERRUPTED
         if then is not None and not end.stopped:
             then(plan, end)
-        for (cell, stream), message in end.failures.items():
-            click.echo(f"error: stream {stream} of cell {cell} failed: {' '.join(message.split())}", err=True)
+        unpublished = "" if publication is None else publication.finish(Progress())
+        for line in failure_lines(end.failures.items()):
+            click.echo(f"error: {line}", err=True)
+        if unpublished:
+            click.echo(f"error: {' '.join(unpublished.split())}", err=True)
+            return _FAILED
         if end.stopped:
             click.echo("stopped; the same command again goes on", err=True)
             return _INTERRUPTED

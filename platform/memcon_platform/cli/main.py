@@ -18,6 +18,7 @@ _COMMANDS = {
     "bench": "memcon_platform.cli.bench",
     "benchmarks": "memcon_platform.cli.benchmarks",
     "data": "memcon_platform.cli.data",
+    "plugins": "memcon_platform.cli.plugins",
     "policy": "memcon_platform.cli.policy",
     "replay": "memcon_platform.cli.replay",
     "report": "memcon_platform.cli.report",

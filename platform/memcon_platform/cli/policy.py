@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from memcon.clock import SystemClock
 from memcon.errors import ConfigError, NotFoundError, UnknownNameError
 from memcon_platform.cli import policy_text
-from memcon_platform.cli.arguments import json_option, policy_place, server_token
+from memcon_platform.cli.arguments import json_option, policy_place, policy_scratch, refuse_stored, server_token
+from memcon_platform.cli.progress import Progress
 
 if TYPE_CHECKING:
     from memcon_platform.policies.places import Place, Readable
@@ -27,7 +27,8 @@ _DIFFERENT = 1
 _SHOWN = 10
 _EPILOG = """\b
 TARGET is the URL of a running `memcon serve` (its token: --token-file, or MEMCON_TOKEN), or a policy's folder: that of
-a run or of `memcon serve`, or its name in runs/ or serve/. A folder may be read while it is served.
+a run or of `memcon serve`, or its name in runs/ or serve/; to read, also the s3:// URI of a run. A folder may be read
+while it is served.
 \b
 Examples:
   memcon policy list agents
@@ -65,20 +66,6 @@ def _top(what: str) -> Callable[[F], F]:
     )
 
 
-class _Progress:
-    """Tells on stderr how long work goes on: nothing in the first second, then a line a second at most."""
-
-    def __init__(self) -> None:
-        self._clock = SystemClock()
-        self._next = self._clock.monotonic() + 1.0
-
-    def __call__(self, line: str) -> None:
-        now = self._clock.monotonic()
-        if now >= self._next:
-            self._next = now + 1.0
-            click.echo(line, err=True)
-
-
 def _token(*places: str) -> str | None:
     """The token in the first file that was named under `places`, else the environment's."""
     meta = click.get_current_context().meta
@@ -88,13 +75,13 @@ def _token(*places: str) -> str | None:
 def _open(target: str) -> Place:
     from memcon_platform.policies.places import open_place
 
-    return open_place(target, _token(_TOKEN_FILE), find=policy_place, say=_Progress())
+    return open_place(target, _token(_TOKEN_FILE), find=policy_place, say=Progress())
 
 
 def _readable(target: str, *token_places: str) -> Readable:
     from memcon_platform.policies.places import open_readable
 
-    return open_readable(target, _token(*token_places), find=policy_place, say=_Progress())
+    return open_readable(target, _token(*token_places), find=policy_place, say=Progress())
 
 
 @click.group(name="policy", short_help="Read, move, compare and freeze what a policy has learned.", epilog=_EPILOG)
@@ -196,7 +183,8 @@ def _export_events(target: str, table: str | None, to: Path, *, as_json: bool) -
         raise ConfigError("--events reads the journals: give the served folder on its machine in place of the URL")
     if table is not None:
         raise ConfigError(f"--events copies the events of all tables: leave '{table}' out")
-    files, new = copy_events(policy_place(target), to, _Progress())
+    with policy_scratch(target) as folder:
+        files, new = copy_events(folder, to, Progress())
     if as_json:
         click.echo(json.dumps({"folder": str(to), "files": files, "newly_exported": new}, indent=2))
     else:
@@ -230,6 +218,7 @@ def import_command(
     from memcon_platform.policies.start import new_settings, table_start
     from memcon_platform.policies.table_file import TableFile
 
+    refuse_stored(target)
     record = _record_in(TableFile(file), source, table)
     with _open(target) as place:
         known = place.settings(table)
@@ -321,6 +310,7 @@ def freeze_command(target: str, table: str, *, undo: bool, as_json: bool) -> Non
 
     TARGET is the URL of a `memcon serve`, or a policy's folder or name that nothing serves.
     """
+    refuse_stored(target)
     with _open(target) as place:
         changed = place.freeze(table, frozen=not undo)
     if as_json:

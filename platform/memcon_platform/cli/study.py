@@ -13,7 +13,7 @@ from rich.console import Console
 from memcon import codec
 from memcon_platform.cli import sweep
 from memcon_platform.cli.arguments import json_option
-from memcon_platform.cli.launched import run_plan
+from memcon_platform.cli.launched import place_of, run_plan
 from memcon_platform.cli.tracked import say
 from memcon_platform.config import load
 from memcon_platform.study.matrix_plan import Study, study_of
@@ -84,7 +84,7 @@ def run_command(
 def _headroom(study: Study, *, local: bool, as_json: bool) -> int:
     console = Console(stderr=as_json)
     cells = len(study.plan.cells)
-    say(console, f"outcome matrix {study.plan.run}: {cells} cells in {study.plan.run_dir}")
+    say(console, f"outcome matrix {study.plan.run}: {cells} cells in {place_of(study.plan)}")
     code = run_plan(study.plan, local=local, console=console)
     if code:
         return code

@@ -16,7 +16,7 @@ from rich.console import Console
 from memcon import codec
 from memcon.errors import ConfigError, NotFoundError
 from memcon_platform.cli import plan_table
-from memcon_platform.cli.launched import run_plan
+from memcon_platform.cli.launched import place_of, run_plan
 from memcon_platform.cli.report import print_report
 from memcon_platform.cli.tracked import say
 from memcon_platform.config import PlanSummary, load, plan_summary
@@ -50,8 +50,8 @@ def command(
 ) -> int:
     """Run every cell of CONFIG, a YAML file. The same command again goes on and repeats no finished task.
 
-    KEY=VALUE lays a setting over the file; VALUE is YAML. Results go to ROOT/RUN, runs/NAME by default. Ctrl-C stops
-    after the current tasks.
+    KEY=VALUE lays a setting over the file; VALUE is YAML. Results go to ROOT/RUN, runs/NAME by default; ROOT may be
+    s3://BUCKET/PREFIX. Ctrl-C stops after the current tasks.
     """
     plan = load(config, overrides, limit)
     _refuse_trials(plan)
@@ -77,7 +77,7 @@ def _refuse_trials(plan: RunPlan) -> None:
 
 def _sweep(plan: RunPlan, *, local: bool, as_json: bool) -> int:
     console = Console(stderr=as_json)
-    say(console, f"run {plan.run}: {len(plan.cells)} cells in {plan.run_dir}")
+    say(console, f"run {plan.run}: {len(plan.cells)} cells in {place_of(plan)}")
     code = run_plan(plan, local=local, console=console, then=lambda ran, end: _report(ran, end, as_json=as_json))
     if code != _INTERRUPTED and plan.settings.tracking.enabled:
         say(console, f"tracked in MLflow: {_where_to_look(plan.tracking_uri)}")

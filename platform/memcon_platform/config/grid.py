@@ -15,7 +15,7 @@ from typing import Any
 
 from memcon import registry
 from memcon.errors import nearest
-from memcon_platform.config.entries import Choice, parse_entry, parse_matcher
+from memcon_platform.config.entries import Choice, beside, parse_entry, parse_matcher
 from memcon_platform.config.plan import AXES, StartFrom
 from memcon_platform.config.sections import KeyPathError, as_mapping, check_keys, section, whole_number
 
@@ -128,8 +128,17 @@ def _complete(given: Mapping[str, Any], path: str, note: str) -> None:
 
 
 def _grid(path: str, entries: Mapping[str, list[Any]], shape: Shape) -> Iterator[Draft]:
+    backbones = {choice.profile: choice for choice in entries["backbone"]}
+    # Here a policy's profile is settled, once for all: whatever comes after sees the cell's own policy.
+    settled = {
+        (policy.path, profile): beside(policy, backbone)
+        for policy in entries["policy"]
+        for profile, backbone in backbones.items()
+    }
     for *choices, seed in itertools.product(*(entries[axis] for axis in AXES)):
-        yield Draft(origin=path, choices=dict(zip(AXES, choices, strict=False)), seed=seed, shape=shape)
+        named = dict(zip(AXES, choices, strict=False))
+        named["policy"] = settled[named["policy"].path, named["backbone"].profile]
+        yield Draft(origin=path, choices=named, seed=seed, shape=shape)
 
 
 def _entries(axis: str, value: Any, path: str) -> list[Any]:
@@ -160,13 +169,16 @@ def _exclusion(item: Mapping[str, Any], path: str) -> dict[str, list[Any]]:
 
 def _matches(draft: Draft, rule: Mapping[str, list[Any]]) -> bool:
     return all(
-        draft.seed in wanted if axis == "seed" else any(_is(draft.choices[axis], one) for one in wanted)
+        draft.seed in wanted if axis == "seed" else any(_is(draft, axis, one) for one in wanted)
         for axis, wanted in rule.items()
     )
 
 
-def _is(choice: Choice, wanted: str | Choice) -> bool:
-    return choice.entry.name == wanted if isinstance(wanted, str) else choice.same_as(wanted)
+def _is(draft: Draft, axis: str, wanted: str | Choice) -> bool:
+    choice = draft.choices[axis]
+    if isinstance(wanted, str):
+        return choice.entry.name == wanted
+    return choice.same_as(beside(wanted, draft.choices["backbone"]) if axis == "policy" else wanted)
 
 
 def _scope(value: Any, path: str) -> str:

@@ -23,16 +23,31 @@ from memcon_platform.config.plan import Cell, Entry, RunPlan, RunSettings
 from memcon_platform.config.policies import policy_config, policy_learning
 from memcon_platform.config.sections import KeyPathError, as_mapping, check_keys, refusing, section, whole_number
 from memcon_platform.config.tasks import has_practice, horizons, stream_sizes
+from memcon_platform.objects import is_uri
+from memcon_platform.run_store.places import SCHEME, local_folder, place_in_store
 
-__all__ = ["KEYS", "check_name", "explained", "load"]
+__all__ = ["KEYS", "check_name", "explained", "load", "working_root"]
 
 PlanT = TypeVar("PlanT")
 
 _RUN_KEYS = tuple(field.name for field in fields(RunSettings))
 # All keys of a config file.
-KEYS = ("run", "root", "axes", "include", "exclude", "embedder", *POLICY_SECTIONS, *SHAPE, "limit", *_RUN_KEYS)
+KEYS = (
+    "run",
+    "root",
+    "working_root",
+    "axes",
+    "include",
+    "exclude",
+    "embedder",
+    *POLICY_SECTIONS,
+    *SHAPE,
+    "limit",
+    *_RUN_KEYS,
+)
 _DEFAULT_EMBEDDER = "wordllama"
 _DEFAULT_ROOT = "runs"
+_DEFAULT_WORKING_ROOT = "runs/s3"
 # The name is a folder, a Ray Serve application and an MLflow run.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -66,8 +81,14 @@ def explained(
         return build(path, overrides)
     except KeyPathError as error:
         culprit = _culprit(path, overrides, build, str(error))
-        origin = str(path) if culprit is None else names.get(culprit, f"override {overrides[culprit]!r}")
+        origin = str(path) if culprit is None else names.get(culprit, f"override {_shown(overrides[culprit])!r}")
         raise ConfigError(f"{origin}: {error}") from error
+
+
+def _shown(override: str) -> str:
+    """The override as an error may name it: what may hold credentials is not repeated, since a log may keep it."""
+    key, _, value = override.partition("=")
+    return f"{key}=..." if "://" in value and "@" in value else override
 
 
 def _culprit(
@@ -95,10 +116,11 @@ def _plan(path: Path, overrides: Sequence[str]) -> RunPlan:
     given = {key: value for key, value in given.items() if value is not None}
     settings = section(RunSettings, {"workers": _cores(), **given}, "")
     run = check_name(document.get("run", path.stem), "run")
-    root = _root(document.get("root", _DEFAULT_ROOT))
+    root, root_uri = _root(document)
     # The name is written down: the run folder's config.yaml would default to another one.
     resolved = {"run": run, **document}
-    return RunPlan(run=run, root=root, cells=_cells(document), settings=settings, resolved=resolved)
+    cells = _cells(document)
+    return RunPlan(run=run, root=root, root_uri=root_uri, cells=cells, settings=settings, resolved=resolved)
 
 
 def _cells(document: Mapping[str, Any]) -> tuple[Cell, ...]:
@@ -229,9 +251,18 @@ def _check_shared_tables(cells: Sequence[Cell], drafts: Sequence[Draft]) -> None
         if differing:
             raise KeyPathError(
                 draft.origin,
-                f"{draft.origin}: the cells '{earlier.label}' and '{cell.label}' share the table '{cell.table_scope}' "
+                f"{draft.origin}: the cells {_told_apart(earlier, cell)} share the table '{cell.table_scope}' "
                 f"and differ in {differing}; give them equal settings, or tables of their own",
             )
+
+
+def _told_apart(one: Cell, other: Cell) -> str:
+    """Two cells for people; their labels may be one, since they leave parameters out."""
+    same = one.label == other.label
+    return " and ".join(
+        f"'{cell.label}'" + (f" (framework '{cell.framework.label}', backbone '{cell.backbone.label}')" if same else "")
+        for cell in (one, other)
+    )
 
 
 def _unlike(one: Cell, other: Cell) -> Iterator[str]:
@@ -280,11 +311,31 @@ def check_name(name: Any, key: str) -> str:
     return name
 
 
-def _root(value: Any) -> Path:
+def _root(document: Mapping[str, Any]) -> tuple[Path, str | None]:
+    """The folder that holds the run folders, and the place in an object store that it stands for, if it does."""
+    given = document.get("root", _DEFAULT_ROOT)
+    working = working_root(document)
+    if not isinstance(given, str) or not is_uri(given):
+        return _folder("root", given, or_else=f" or {SCHEME}BUCKET/PREFIX"), None
+    with refusing("root"):
+        place = place_in_store(given)
+    return local_folder(working, place), place
+
+
+def working_root(document: Mapping[str, Any]) -> Path:
+    """The folder for the working copies of runs in an object store, by the config `document`.
+
+    Raises:
+        KeyPathError: it names none.
+    """
+    return _folder("working_root", document.get("working_root", _DEFAULT_WORKING_ROOT))
+
+
+def _folder(key: str, value: Any, or_else: str = "") -> Path:
     if not isinstance(value, str) or not value.strip() or "\0" in value:
-        raise KeyPathError("root", f"root: expected a folder, got {value!r}")
+        raise KeyPathError(key, f"{key}: expected a folder{or_else}, got {value!r}")
     if "://" in value:
-        raise KeyPathError("root", f"root: {value!r}: only local folders hold runs so far")
+        raise KeyPathError(key, f"{key}: expected a local folder{or_else}, got a place of '{value.partition(':')[0]}:'")
     return Path(value).expanduser()
 
 

@@ -100,7 +100,7 @@ class StudySettings:
 class TableStart:
     """The learned table of an earlier run that a cell's table starts from."""
 
-    # Run folder.
+    # Run folder, or a run's place in an object store.
     run: str
     # Cell id of that run; None = its only cell with the same fingerprint.
     cell: str | None = None
@@ -120,7 +120,7 @@ class TableStart:
 class MemoryStart:
     """The memory of an earlier run that a cell's streams start from, stream by stream."""
 
-    # Run folder.
+    # Run folder, or a run's place in an object store.
     run: str
     # Cell id of that run; None = its only cell with the same memory, benchmark, agent and seed.
     cell: str | None = None
@@ -235,17 +235,24 @@ class RunPlan:
     """A launched sweep: cells in the order of the plan, and how they are run."""
 
     run: str
-    # Folder that holds the run folders.
+    # Folder that holds the run folders; for runs in an object store, their working copies.
     root: Path
     cells: tuple[Cell, ...]
     settings: RunSettings
     # The config after overrides, JSON-able: what the run folder's config.yaml shows.
     resolved: Mapping[str, Any]
+    # The place in an object store that `root` stands for; None = the runs live in their folders alone.
+    root_uri: str | None = None
 
     @property
     def run_dir(self) -> Path:
         """The run's own folder."""
         return self.root / self.run
+
+    @property
+    def uri(self) -> str | None:
+        """The run's own place in an object store; None = it lives in its folder alone."""
+        return None if self.root_uri is None else f"{self.root_uri}/{self.run}"
 
     @property
     def tracking_uri(self) -> str:

@@ -83,14 +83,16 @@ def has_plan(run_dir: Path) -> bool:
 def write_plan(run_dir: Path, plan: RunPlan, *, wall_time_s: float) -> None:
     """Write plan.json and config.yaml. A run that goes on keeps its first `created_at` and provenance.
 
-    A provenance that differs from those on record (another version, Python or commit) is added under `continued_with`,
+    A provenance that differs from those on record (a version, Python or commit) is added under `continued_with`,
     so that a mixed run shows itself.
 
     Raises:
         StorageError: the folder cannot be written.
         DamagedFileError: there is a plan.json that cannot be trusted; it is left as it is.
     """
-    now = {"at": datetime.fromtimestamp(wall_time_s, UTC).isoformat(timespec="seconds"), "provenance": provenance()}
+    plugins = [(kind, getattr(cell, kind).name) for cell in plan.cells for kind in _PLUGINS]
+    at = datetime.fromtimestamp(wall_time_s, UTC).isoformat(timespec="seconds")
+    now = {"at": at, "provenance": provenance(plugins)}
     record = {
         "schema_version": PLAN_SCHEMA,
         "run": plan.run,

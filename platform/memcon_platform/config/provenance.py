@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import memcon
+from memcon import registry
 
 __all__ = ["provenance"]
 
 _GIT_TIMEOUT_S = 10
 
 
-def provenance() -> dict[str, Any]:
-    """Versions of memcon, Python and numpy, the platform, and the commit of the source tree (None outside of one)."""
+def provenance(plugins: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+    """Versions of memcon, Python and numpy, the platform, and the commit of the source tree (None outside of one).
+
+    With `plugins` (kind, name), also the packages and versions of those that are not memcon's own, if any are.
+    """
     commit, changed = _commit(Path(memcon.__file__).parent)
+    packages = _packages(plugins)
     return {
         "memcon_version": _version("memcon"),
         "python": platform.python_version(),
@@ -26,7 +32,18 @@ def provenance() -> dict[str, Any]:
         "git_commit": commit,
         # Tracked files differ from the commit.
         "git_changed": changed,
+        **({"plugin_packages": ", ".join(packages)} if packages else {}),
     }
+
+
+def _packages(plugins: Iterable[tuple[str, str]]) -> list[str]:
+    found = {
+        f"{entry.package} {entry.version}"
+        for kind, name in sorted(set(plugins))
+        for entry in registry.registered(kind)
+        if entry.name == name and entry.package not in {"", "memcon"}
+    }
+    return sorted(found)
 
 
 def _version(package: str) -> str | None:

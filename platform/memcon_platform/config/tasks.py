@@ -63,11 +63,10 @@ def _horizons(name: str, parameters: str) -> tuple[int, ...]:
 
 
 def _asked(name: str, parameters: str, question: Callable[[Benchmark], Sequence[Task]]) -> Sequence[Task]:
-    plugin = registry.plugin("benchmark", name)
-    config = registry.configure("benchmark", name, json.loads(parameters))
+    benchmark = registry.build("benchmark", name, json.loads(parameters))
     try:
-        return question(plugin.build(config))
+        return question(benchmark)
     except MemconError:
         raise
     except Exception as error:
-        raise ConfigError(f"benchmark '{name}' cannot be built: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"benchmark '{name}' cannot give its tasks: {type(error).__name__}: {error}") from error

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from memcon.errors import ConfigError, StorageError
+from memcon_platform.objects import is_uri
 from memcon_platform.policies.folder import PolicyFolder
 from memcon_platform.policies.served import ServedPolicy
 from memcon_platform.policies.table_file import TableFile
@@ -19,12 +20,12 @@ Readable: TypeAlias = Place | TableFile
 
 
 def is_url(value: str) -> bool:
-    """`value` names a server, and no place on this machine's disk."""
-    return "://" in value
+    """`value` names a server, and no place on this machine's disk or in an object store."""
+    return "://" in value and not is_uri(value)
 
 
 def open_place(value: str, token: str | None, *, find: Callable[[str], Path], say: Callable[[str], None]) -> Place:
-    """The policy that `value` names; `find` gives the folder of one that is no URL.
+    """The policy that `value` names; `find` gives the folder of one that is no server.
 
     Raises:
         ConfigError: a URL that is none of a server.
@@ -46,7 +47,7 @@ def open_readable(
         MemconError: as `open_place` and `TableFile`.
     """
     path = Path(value)
-    if not is_url(value) and (path.is_file() or path.suffix == ".json"):
+    if "://" not in value and (path.is_file() or path.suffix == ".json"):
         return TableFile(path)
     return open_place(value, token, find=find, say=say)
 

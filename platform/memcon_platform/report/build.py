@@ -16,6 +16,7 @@ from memcon_platform.report.disclosures import disclosures
 from memcon_platform.report.families import gains
 from memcon_platform.report.grouping import LEARNED, PlannedGroup, group, is_exact, is_outcome_matrix, table_of
 from memcon_platform.report.measures import HeatMap
+from memcon_platform.report.models import mixtures, reported_ids
 from memcon_platform.report.notes import notes
 from memcon_platform.report.oracle import headroom, oracle, static_blocks
 from memcon_platform.report.rows import Row, difference, success_of
@@ -72,7 +73,10 @@ def build(run_dir: Path) -> ReportData:
         backbones=_backbones(plan.cells),
         resamples=RESAMPLES,
         level=LEVEL,
-        disclosures=disclosures(plan.cells, {family for group in groups for family in group.by_family}),
+        disclosures=(
+            *disclosures(plan.cells, {family for group in groups for family in group.by_family}),
+            *mixtures(cells),
+        ),
         notes=notes(record, cells, groups),
         headrooms=tuple(headroom(block, found) for block, found in blocks),
     )
@@ -191,6 +195,8 @@ def _cell(sample: CellSample, label: str) -> CellResult:
         tokens=tokens([sample]),
         provenance=_provenance([sample]),
         exact=is_exact(cell),
+        model_ids=reported_ids(sample),
+        reasons=sample.reasons,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from memcon_platform.report.grouping import LEARNED, NO_MEMORY
@@ -61,6 +61,10 @@ class CellResult:
     # Where the tasks come from: "official", "self-made", "" when none ran.
     provenance: str
     exact: bool
+    # Distinct ids that the model's provider reported (HX-3), in order of first use.
+    model_ids: tuple[str, ...] = ()
+    # Why tasks could not be evaluated -> how many of them.
+    reasons: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +238,15 @@ class ReportData:
     notes: tuple[str, ...]
     # In the order of the groups.
     headrooms: tuple[Headroom, ...] = ()
+
+    @property
+    def model_ids(self) -> dict[str, tuple[str, ...]]:
+        """Backbone label -> distinct ids that its provider reported; without backbones that reported none."""
+        found: dict[str, dict[str, None]] = {}
+        for cell in self.cells:
+            if cell.model_ids:
+                found.setdefault(cell.labels["backbone"], {}).update(dict.fromkeys(cell.model_ids))
+        return {label: tuple(known) for label, known in found.items()}
 
     @property
     def sections(self) -> tuple[Section, ...]:

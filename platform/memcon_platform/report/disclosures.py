@@ -36,8 +36,7 @@ def _constructed(entries: Iterable[Entry], families: Collection[str]) -> Iterato
     purposes: dict[str, str] = {}
     for entry in {entry.label: entry for entry in entries}.values():
         try:
-            config = registry.configure("benchmark", entry.name, entry.parameters)
-            benchmark = registry.plugin("benchmark", entry.name).build(config)
+            benchmark = registry.build("benchmark", entry.name, entry.parameters)
         except MemconError as error:
             yield f"Whether tasks of '{entry.label}' were constructed to show something cannot be told here: {error}."
             continue

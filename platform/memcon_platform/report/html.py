@@ -210,9 +210,10 @@ def _scatter(section: Section, looks: Mapping[str, drawing.Look]) -> Markup:
 
 
 def _origins(data: ReportData) -> list[tuple[str, Any]]:
-    """What the numbers come from, by name: provenance of the run, then each backbone as it was set."""
+    """What the numbers come from, by name: provenance of the run, each backbone as it was set, and its ids."""
     backbones = [(f"backbone {label}", settings) for label, known in data.backbones.items() for settings in known]
-    return [*data.provenance.items(), *backbones]
+    answered = [(f"model ids reported, {label}", ", ".join(known)) for label, known in data.model_ids.items()]
+    return [*data.provenance.items(), *backbones, *answered]
 
 
 def _text(value: Any) -> str:

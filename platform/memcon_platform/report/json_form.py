@@ -49,6 +49,8 @@ def _cell(cell: CellResult) -> dict[str, Any]:
         "tokens": _tokens(cell.tokens),
         "provenance": cell.provenance,
         "exact": cell.exact,
+        "model_ids": list(cell.model_ids),
+        "unevaluable_reasons": dict(cell.reasons),
         "group": cell.group,
     }
 

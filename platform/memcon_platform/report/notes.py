@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -21,6 +22,8 @@ _PROTOCOL = (
     "for other tables of the kind, never for other sources of a warm start."
 )
 _SHARED = "Streams that share a learned table are one repetition: intervals for other seeds resample tables."
+# Reasons that a sentence names, and characters of each.
+_REASONS, _SHOWN = 3, 300
 
 
 def notes(record: RunRecord, cells: Sequence[CellResult], groups: Sequence[GroupResult]) -> tuple[str, ...]:
@@ -38,6 +41,7 @@ def notes(record: RunRecord, cells: Sequence[CellResult], groups: Sequence[Group
         for group in groups
         if group.success.unevaluable
     ]
+    found += _reasons(cells)
     if any(group.mark.startswith("best") for group in groups):
         found.append(
             "The best static arm is chosen with hindsight, after the fact on these same tasks, which flatters it."
@@ -76,6 +80,17 @@ def _names(groups: Sequence[GroupResult]) -> _Named:
         return ", ".join([*(place for place, known in places if len(known) > 1), name])
 
     return named
+
+
+def _reasons(cells: Sequence[CellResult]) -> Iterator[str]:
+    """What most tasks that could not be evaluated failed of: whoever has to mend it reads it here."""
+    counts = Counter[str]()
+    for cell in cells:
+        counts.update(cell.reasons)
+    if counts:
+        told = "; ".join(f"{reason[:_SHOWN]} ({count:,} tasks)" for reason, count in counts.most_common(_REASONS))
+        more = f"; and {len(counts) - _REASONS:,} other reasons" if len(counts) > _REASONS else ""
+        yield f"Not evaluated because: {told}{more}."
 
 
 def _unfinished(cells: Sequence[CellResult]) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -35,6 +37,8 @@ _EPISODES = (
     "success",
     "score",
     "num_steps",
+    "model_ids",
+    "error",
     *(f"tokens_{purpose}" for purpose in PURPOSES),
 )
 # What `_tasks` reads.
@@ -79,6 +83,11 @@ class CellSample:
         of_decision = np.sum([self.decisions[f"tokens_{source}"] for source in SOURCES], axis=0)
         found: Matrix = np.bincount(self.decided, weights=of_decision, minlength=self.num_found).astype(np.float64)
         return found
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Why tasks could not be evaluated, one line each, and how many of them."""
+        return dict(Counter(" ".join(str(error).split()) for error in self.episodes["error"][~self.evaluated]))
 
     @property
     def num_found(self) -> int:
@@ -265,8 +274,7 @@ def _by_cell(table: Any) -> dict[str, dict[str, Column]]:
     cells = columns.pop("cell").tolist()
     columns["cell"] = np.array(cells, dtype=object)
     starts = [i for i, cell in enumerate(cells) if i == 0 or cells[i - 1] != cell]
-    ends = [*starts[1:], len(cells)]
     return {
         cells[start]: {name: column[start:end] for name, column in columns.items()}
-        for start, end in zip(starts, ends, strict=True)
+        for start, end in pairwise([*starts, len(cells)])
     }

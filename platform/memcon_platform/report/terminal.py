@@ -29,7 +29,8 @@ def render(data: ReportData) -> Group:
         parts += ["", Text(_title(section), style="bold")]
         for table in _tables(section):
             parts += ["", table]
-    parts += ["", _listed([*data.disclosures, *_interval_notes(data), *_cost_notes(data), *data.notes])]
+    said = [*data.disclosures, *_interval_notes(data), *_cost_notes(data), *_model_notes(data), *data.notes]
+    parts += ["", _listed(said)]
     return Group(*parts)
 
 
@@ -64,6 +65,13 @@ def _cost_notes(data: ReportData) -> Iterator[str]:
             f"Tokens: means a task{own}; injected by memory; in differences, injected ones. Forced: decisions that had "
             "to try an arm which is new at their state key. Keys: state keys that a table has met."
         )
+
+
+def _model_notes(data: ReportData) -> Iterator[str]:
+    known = data.model_ids
+    if known:
+        named = (f"{label}: {', '.join(ids)}" if len(known) > 1 else ", ".join(ids) for label, ids in known.items())
+        yield f"Model ids that the provider reported: {'; '.join(named)}."
 
 
 def _listed(sentences: Sequence[str]) -> Table:

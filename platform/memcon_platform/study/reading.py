@@ -134,7 +134,5 @@ def _arm_order(trials: _Placed) -> tuple[str, ...]:
 def _step_budgets(cell: Cell) -> dict[str, bool]:
     """Whether the step budget enters the reward, by task id."""
     entry = cell.benchmark
-    benchmark = registry.plugin("benchmark", entry.name).build(
-        registry.configure("benchmark", entry.name, entry.parameters)
-    )
+    benchmark = registry.build("benchmark", entry.name, entry.parameters)
     return {task.task_id: bool(benchmark.part_of(task).has_step_budget) for task in benchmark.tasks()}

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from memcon.errors import ConfigError, UnknownNameError
+from memcon.errors import ConfigError, NotFoundError, UnknownNameError
 from memcon_platform.config import has_plan, read_plan
 from memcon_platform.config.plan import Cell, RunPlan
+from memcon_platform.objects import is_uri
+from memcon_platform.run_store.places import run_in_store
+from memcon_platform.run_store.reader_copy import fetched_run
 from memcon_platform.sweep.run_folder import refuse_driven
 
 __all__ = ["earlier_cell", "earlier_plan"]
@@ -17,18 +20,29 @@ _SHOWN = 3
 
 
 def earlier_plan(plan: RunPlan, run: str) -> RunPlan:
-    """The plan of `run`: a folder, or the name alone of a run, which is looked for beside this one first.
+    """The plan of `run`: a folder, a URI, or the name alone of a run, which is looked for beside this one first.
+
+    A run in an object store is fetched, once it is at rest.
 
     Raises:
         ConfigError: `run` is this very run.
         LockedError: it is being driven.
         NotFoundError: no run there.
-        MemconError: its plan cannot be read.
+        MemconError: its plan cannot be read, or its object store not be used.
     """
     given, beside = Path(run), plan.root / run
-    run_dir = beside if given.name == run and (has_plan(beside) or not has_plan(given)) else given
-    if run_dir.resolve() == plan.run_dir.resolve():
+    is_name = given.name == run
+    run_dir = beside if is_name and (has_plan(beside) or not has_plan(given)) else given
+    uri = run_in_store(run) if is_uri(run) else f"{plan.root_uri}/{run}" if plan.root_uri and is_name else None
+    if plan.uri == uri is not None or run_dir.resolve() == plan.run_dir.resolve():
         raise ConfigError(f"start_from: '{run}' is this run itself; name an earlier one")
+    if uri is not None:
+        try:
+            return read_plan(fetched_run(uri, at_rest=True))
+        except NotFoundError:
+            # A run beside this one may never have been published.
+            if is_uri(run):
+                raise
     refuse_driven(run_dir)
     return read_plan(run_dir)
 

@@ -19,6 +19,7 @@ from memcon_platform.sweep.interrupts import interrupts
 from memcon_platform.sweep.losses import refuse_lost_journals
 from memcon_platform.sweep.overview import statuses
 from memcon_platform.sweep.pool import LocalPool, Pool
+from memcon_platform.sweep.preflight import check_plugins
 from memcon_platform.sweep.progress import Progress, Snapshot
 from memcon_platform.sweep.remains import streams_left, write_served_tables
 from memcon_platform.sweep.run_folder import driving, policy_folder
@@ -59,6 +60,7 @@ async def launch(plan: RunPlan, how: Launch) -> tuple[RunPlan, RunEnd]:
         ConflictError: what it still has to take over is not as it was when it took the rest.
         StorageError: the run folder cannot be written.
         DamagedFileError: a file of the run is damaged or missing; nothing was written.
+        MemconError: a plug-in that its streams need cannot be used (`check_plugins`); nothing was written.
         Interrupted: Ctrl-C came during the start, or twice.
     """
     with driving(plan.run_dir):
@@ -68,9 +70,12 @@ async def launch(plan: RunPlan, how: Launch) -> tuple[RunPlan, RunEnd]:
         refuse_lost_journals(plan, found)
         prepared = prepare_starts(plan, found)
         specs = stream_specs(plan, prepared.memory_files, prepared.memory_ended)
+        names = streams_left(plan, found)
+        # What only has to be written or delivered asks nothing of a plug-in.
+        await check_plugins(plan, [name for name in names if found[name][0].num_ended < found[name][1]], how.console)
         write_plan(plan.run_dir, plan, wall_time_s=SystemClock().wall())
         write_starts(plan.run_dir, prepared.starts)
-        left = {name: specs[name] for name in streams_left(plan, found)}
+        left = {name: specs[name] for name in names}
         observer = how.observe(plan, any(status.num_ended for status, _ in found.values()))
         if not left:
             await write_served_tables(plan)

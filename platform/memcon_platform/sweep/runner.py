@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ from memcon_workers.spec import StreamResult, StreamSpec, TaskEnded
 __all__ = ["Observer", "RunEnd", "Runner"]
 
 T = TypeVar("T")
+
+_SECOND = 2
 
 
 class Observer(Protocol):
@@ -82,6 +85,8 @@ class Runner:
             self._open_streams[cell] = self._open_streams.get(cell, 0) + 1
         self._results: dict[StreamName, StreamResult] = {}
         self._noted: set[StreamName] = set()
+        # What streams failed of, by what was shown of it.
+        self._shown: Counter[str] = Counter()
         self._stopped = False
         self._at_once: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -174,10 +179,19 @@ class Runner:
             if (cell, stream) in self._noted:
                 continue
             self._noted.add((cell, stream))
-            self._progress.note(f"stream {cell}/{stream} failed: {self._told((cell, stream), message)}")
+            self._show_failure((cell, stream), message)
             # A disk that is full for this note must not end the streams that go on.
             with suppress(StorageError):
                 replace_file(error_path(self._run_dir, cell, stream), message + "\n")
+
+    def _show_failure(self, name: StreamName, message: str) -> None:
+        """Show the first of equal failures, and that there are more; the end of the launch counts them."""
+        told = self._told(name, message)
+        self._shown[told] += 1
+        if self._shown[told] == 1:
+            self._progress.note(f"stream {name[0]}/{name[1]} failed: {told}")
+        elif self._shown[told] == _SECOND:
+            self._progress.note("more streams fail of the same; they are counted at the end")
 
     def _told(self, name: StreamName, message: str) -> str:
         if not self._supervisor.stops_table(name):

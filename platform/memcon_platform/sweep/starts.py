@@ -30,9 +30,18 @@ from memcon_platform.sweep.warm_tables import (
     sharers_difference,
 )
 
-__all__ = ["Prepared", "Starts", "WarmMemory", "WarmTable", "prepare_starts", "read_starts", "write_starts"]
+__all__ = [
+    "STARTS_FILE",
+    "Prepared",
+    "Starts",
+    "WarmMemory",
+    "WarmTable",
+    "prepare_starts",
+    "read_starts",
+    "write_starts",
+]
 
-_STARTS_FILE = "starts.json"
+STARTS_FILE = "starts.json"
 _SCHEMA_VERSION = 1
 # Of a source that is not as it was when this run took a part of what it takes.
 _GONE_ON = "put that run back as it was, or start a new one under another name (run=NAME)"
@@ -146,7 +155,7 @@ def read_starts(run_dir: Path) -> Starts:
         SchemaVersionError: another schema version wrote it.
         StorageError: it cannot be read.
     """
-    path = run_dir / _STARTS_FILE
+    path = run_dir / STARTS_FILE
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         version = record.pop("schema_version")
@@ -169,7 +178,7 @@ def write_starts(run_dir: Path, starts: Starts) -> None:
     """
     if starts != Starts():
         record = {"schema_version": _SCHEMA_VERSION, **codec.encode(starts)}
-        replace_file(run_dir / _STARTS_FILE, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        replace_file(run_dir / STARTS_FILE, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------

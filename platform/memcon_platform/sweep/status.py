@@ -25,6 +25,8 @@ class StreamStatus:
     error: str
     # What the memory begins with is there (`preload`, `start_from.memory`).
     is_seeded: bool = False
+    # Outcomes that are not acknowledged yet: their tokens fit the key of the machine that made them alone.
+    undelivered: int = 0
 
     def done(self, num_tasks: int) -> bool:
         """Nothing is left to run or to tell the policy."""
@@ -96,4 +98,5 @@ def _read(path: Path, error: str) -> StreamStatus:
         unsettled=waiting > 0 or (last is not None and last[0] == "unevaluable"),
         error=error,
         is_seeded=seeded is not None,
+        undelivered=waiting,
     )

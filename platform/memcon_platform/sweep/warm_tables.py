@@ -135,6 +135,6 @@ def _described(entry: Entry) -> dict[str, Any]:
 
 @functools.cache
 def _goal_types(benchmark: str, parameters: str) -> tuple[str, ...]:
-    config = registry.configure("benchmark", benchmark, codec.decode_json(dict[str, Any], parameters))
-    goal_types: tuple[str, ...] = registry.plugin("benchmark", benchmark).build(config).goal_types
+    built = registry.build("benchmark", benchmark, codec.decode_json(dict[str, Any], parameters))
+    goal_types: tuple[str, ...] = built.goal_types
     return goal_types

@@ -48,7 +48,8 @@ def compare(run_a: Path, run_b: Path) -> list[Difference]:
     """Differences of all columns that are not volatile, rows matched by their key; empty = the runs are equal.
 
     Floats are compared by their bits, so that -0.0 is not 0.0 and NaN equals itself. Columns that files of an earlier
-    schema version lack are left out: what is read in their place was never stored.
+    schema version lack are left out: what is read in their place was never stored. So are single values of such columns
+    that were not kept when their task was played.
 
     Raises:
         NotFoundError, DamagedFileError, SchemaVersionError: as in `read_run`.
@@ -103,8 +104,10 @@ def _compare_column(table: str, column: str, keys: Sequence[_Key], *, first: Any
     if not _holds_floats(first.type) and first.equals(second):
         return []
     values_a, values_b = first.to_pylist(), second.to_pylist()
+    added = ADDED.get(table, {}).get(column)
+    may_lack = added is not None and added.absent is None
     pairs = enumerate(zip(values_a, values_b, strict=False))
-    wrong = [i for i, (a, b) in pairs if _bits(a) != _bits(b)]
+    wrong = [i for i, (a, b) in pairs if _bits(a) != _bits(b) and not (may_lack and (a is None or b is None))]
     if not wrong:
         return []
     at = wrong[0]

@@ -14,11 +14,10 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from memcon.errors import DamagedFileError, NotFoundError, SchemaVersionError, StorageError
 from memcon_platform.config.plan_file import no_run
 from memcon_platform.trajectory.blocks import finished_blocks
-from memcon_platform.trajectory.schemas import ADDED, ALL_TABLES, SCHEMAS, TABLES, readable_versions, version_of
+from memcon_platform.trajectory.schemas import ALL_TABLES, SCHEMAS, TABLES, lacking, readable_versions, version_of
 
 __all__ = ["RunTables", "read_file", "read_run"]
 
-_FIRST = "1"
 _REMEDY = "restore it from a copy; `memcon data check RUN` lists every damaged file"
 
 
@@ -77,12 +76,12 @@ def read_file(path: Path, table: str, columns: Sequence[str] | None = None) -> A
         # Memory mapping off: a file that is replaced while it is read must not change under the reader.
         with pq.ParquetFile(path, memory_map=False, page_checksum_verification=True) as file:
             version = _version(path, table, file.schema_arrow)
-            lacking = ADDED.get(table, {}) if version == _FIRST else {}
-            content = file.read(columns=[name for name in selection if name not in lacking])
+            absent = lacking(table, version)
+            content = file.read(columns=[name for name in selection if name not in absent])
         for name in selection:
-            if name in lacking:
+            if name in absent:
                 kind = SCHEMAS[table].field(name).type
-                content = content.append_column(name, pa.array([lacking[name]] * content.num_rows, kind))
+                content = content.append_column(name, pa.array([absent[name]] * content.num_rows, kind))
         return content.select(list(selection)).cast(_schema(table, selection))
     except FileNotFoundError as error:
         raise DamagedFileError(path, "the file is missing although its block is finished", _REMEDY) from error
@@ -96,7 +95,7 @@ def _version(path: Path, table: str, schema: Any) -> str:
     name, version = version_of(schema)
     known = readable_versions(table)
     if name != table or version not in known:
-        raise SchemaVersionError(path, f"{name} {version}".strip() or "none", f"{table} {' and '.join(known)}")
+        raise SchemaVersionError(path, f"{name} {version}".strip() or "none", f"{table} {', '.join(known)}")
     return version
 
 

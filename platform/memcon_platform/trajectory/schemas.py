@@ -5,11 +5,13 @@ Nested values are flattened: the fields of Task and Outcome keep their names (no
 whose field metadata says `volatile` may differ between two runs of equal settings (architecture: outside
 byte-equality). Tokens of decisions are credentials and have no column.
 
-Version 2 added the table `trials` and the columns of `ADDED`; files of version 1 are read with the values given there.
+A later version may add tables (`_FIRST_VERSION`) and columns (`ADDED`); files of earlier versions are read with the
+values given there.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -22,12 +24,14 @@ __all__ = [
     "SCHEMAS",
     "SCHEMA_VERSION",
     "TABLES",
+    "Added",
     "is_volatile",
+    "lacking",
     "readable_versions",
     "version_of",
 ]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 # Ordinals in one block of a stream.
 BLOCK_TASKS = 50
 
@@ -91,6 +95,8 @@ EPISODES = _schema(
     _column("maintenance", _MAP_OF_TEXT),
     # Rows of this task in `trials`.
     _column("num_trials", pa.int32()),
+    # What the model's provider called itself (HX-3); null for a task of a memcon that kept none.
+    _column("model_ids", pa.list_(pa.string()), nullable=True),
 )
 
 STEPS = _schema(
@@ -179,10 +185,23 @@ KEYS: dict[str, tuple[str, ...]] = {
     "decisions": ("cell", "stream", "ordinal", "position"),
     "trials": ("cell", "stream", "ordinal", "action_id"),
 }
-# Table -> column that version 2 added -> what files of version 1 mean by not having it.
-ADDED: dict[str, dict[str, Any]] = {
-    "episodes": {"maintenance": [], "num_trials": 0},
-    "decisions": {"feature_benchmark": "", "feature_setup": ""},
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A column that came later."""
+
+    # The first version that has it.
+    version: int
+    # What files of earlier versions mean by not having it; None: they do not tell, and neither do the tasks of such a
+    # version in files that a later one has written again.
+    absent: Any
+
+
+# Table -> column -> how it came.
+ADDED: dict[str, dict[str, Added]] = {
+    "episodes": {"maintenance": Added(2, []), "num_trials": Added(2, 0), "model_ids": Added(3, None)},
+    "decisions": {"feature_benchmark": Added(2, ""), "feature_setup": Added(2, "")},
 }
 # The first version that has the table, where that is not version 1.
 _FIRST_VERSION = {"trials": 2}
@@ -196,6 +215,11 @@ def is_volatile(table: str, column: str) -> bool:
 def readable_versions(table: str) -> tuple[str, ...]:
     """Schema versions of `table` that this memcon reads, oldest first."""
     return tuple(str(version) for version in range(_FIRST_VERSION.get(table, 1), SCHEMA_VERSION + 1))
+
+
+def lacking(table: str, version: str) -> dict[str, Any]:
+    """Columns that files of `table` of schema version `version` lack, each with the value that stands for it."""
+    return {name: column.absent for name, column in ADDED.get(table, {}).items() if int(version) < column.version}
 
 
 def version_of(schema: Any) -> tuple[str, str]:

@@ -30,11 +30,9 @@ Handler: TypeAlias = Callable[[Any], Awaitable[object]]
 Headers: TypeAlias = Mapping[bytes, bytes]
 # Status, media type and body of an answer.
 Answer: TypeAlias = tuple[int, bytes, bytes]
-# Headers and body of a POST -> body of its good JSON answer, or its whole answer, now or later; None = only ASGI can
-# tell.
-QuickHandler: TypeAlias = Callable[
-    [list[tuple[bytes, bytes]], bytes], bytes | Answer | Coroutine[Any, Any, Answer] | None
-]
+# Body of a POST that `HttpApp.is_plain` -> body of its good JSON answer, or its whole answer, now or later; None = only
+# ASGI can tell.
+QuickHandler: TypeAlias = Callable[[bytes], bytes | Answer | Coroutine[Any, Any, Answer] | None]
 
 # No body is 10^18 bytes long, and Python refuses to read numbers of thousands of digits.
 _MAX_DIGITS = 18
@@ -65,8 +63,10 @@ class HttpApp:
     ) -> None:
         routes = {route.path: route for route in ROUTES}
         self.endpoints = {path: Endpoint(routes[path], handler, limits) for path, handler in handlers.items()}
-        # By path: what a server may answer without ASGI (`http.protocol`).
+        # By path: what a server may answer without ASGI (`http.protocol`), and the heads of plain requests that it has
+        # read: path, and length of the body.
         self.quick: dict[bytes, QuickHandler] = {}
+        self.heads: dict[bytes, tuple[bytes, int]] = {}
         self.limits = limits
         # New requests are refused, and their connections closed.
         self.draining = False
@@ -115,11 +115,14 @@ class HttpApp:
                 f"a batch of {len(items)}, at most {self.limits.max_batch} are allowed; send it in parts"
             )
 
+    def _is_meant(self, headers: Headers) -> bool:
+        return self._mark is None or headers.get(_SHARD_HEADER, self._mark) == self._mark
+
     def _check_mark(self, headers: Headers) -> None:
-        meant = headers.get(_SHARD_HEADER)
-        if meant is not None and self._mark is not None and meant != self._mark:
+        if self._mark is not None and not self._is_meant(headers):
             raise wire.MovedError(
-                f"this is shard {self._mark.decode()}, not {meant.decode('latin-1')}; read the shard map again"
+                f"this is shard {self._mark.decode()}, not {headers[_SHARD_HEADER].decode('latin-1')}; "
+                "read the shard map again"
             )
 
     # --- the short way -----------------------------------------------------------------------------------------------
@@ -132,8 +135,8 @@ class HttpApp:
         """
         place = (path, 200)
 
-        def _at_once(pairs: list[tuple[bytes, bytes]], body: bytes) -> bytes | Answer | None:
-            message = self._plain_message(endpoint, pairs, body)
+        def _at_once(body: bytes) -> bytes | Answer | None:
+            message = self._plain_message(endpoint, body)
             if message is None:
                 return None
             try:
@@ -153,26 +156,31 @@ class HttpApp:
     def quick_later(self, path: str) -> None:
         """Let a server answer POST `path` by its handler, without ASGI around it."""
 
-        def _later(pairs: list[tuple[bytes, bytes]], body: bytes) -> Coroutine[Any, Any, Answer] | None:
-            message = self._plain_message(endpoint, pairs, body)
+        def _later(body: bytes) -> Coroutine[Any, Any, Answer] | None:
+            message = self._plain_message(endpoint, body)
             return None if message is None else self._told(path, self._handled(endpoint, message, JSON), JSON, [])
 
         endpoint = self.endpoints[path]
         self.quick[path.encode()] = _later
 
-    def _plain_message(self, endpoint: Endpoint, pairs: list[tuple[bytes, bytes]], body: bytes) -> Any:
-        """The message of a plain, admitted JSON request; None when the ASGI way must look at it."""
+    def is_plain(self, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
+        """These headers are of an admitted JSON request with no wishes: a quick handler may take it.
+
+        The same headers get the same answer always.
+        """
         headers = dict(pairs)
-        if (
-            self.draining
-            or headers.get(b"content-type", JSON) != JSON
-            or headers.get(b"accept", _ANY) not in _WANTS_JSON
-            or len(body) > endpoint.max_body_bytes
-            or not self.authorized(headers)
-        ):
+        return (
+            headers.get(b"content-type", JSON) == JSON
+            and headers.get(b"accept", _ANY) in _WANTS_JSON
+            and self.authorized(headers)
+            and self._is_meant(headers)
+        )
+
+    def _plain_message(self, endpoint: Endpoint, body: bytes) -> Any:
+        """The message in the body of a plain request; None when the ASGI way must look at it."""
+        if self.draining or len(body) > endpoint.max_body_bytes:
             return None
         try:
-            self._check_mark(headers)
             return endpoint.reader.body(body, JSON)
         except MemconError:
             return None

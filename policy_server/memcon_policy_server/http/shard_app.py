@@ -56,6 +56,7 @@ class PolicyApp(HttpApp):
             self.quick_later(path)
         if not owner.options.durable_decides:
             self.quick_at_once(wire.DECIDE, owner.decide_now)
+            self.quick_at_once(wire.DECIDE_BATCH, self._decide_batch_now)
 
     async def _open_table(self, message: messages.OpenTable) -> object:
         await self._owner.open_table(message.table, message.learning_settings())
@@ -72,6 +73,10 @@ class PolicyApp(HttpApp):
 
     async def _decide(self, message: messages.Decide) -> object:
         return await self._owner.decide(cast(DecideRequest, message))
+
+    def _decide_batch_now(self, message: messages.DecideBatch) -> object:
+        self.check_batch(message.decides)
+        return _each(self._owner.decide_batch_now(cast(Sequence[DecideRequest], message.decides)))
 
     async def _decide_batch(self, message: messages.DecideBatch) -> object:
         self.check_batch(message.decides)

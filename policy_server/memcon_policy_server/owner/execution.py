@@ -63,50 +63,6 @@ class Execution:
                 shard may have changed without its events.
         """
         self.check_answers()
-        return self._applied(command, *arguments)
-
-    def apply_each(
-        self, command: Callable[[A], Handled[T]], requests: Sequence[A], done: Callable[[Handled[T]], None]
-    ) -> list[T | MemconError]:
-        """`apply` the command to one request after the other; a refusal stands in the place of its reply.
-
-        `done` is told of those that were not refused.
-
-        Raises:
-            MemconError: why none of them is answered.
-        """
-        # Once for all of them: a batch takes milliseconds, a lease lasts a second.
-        self.check_answers()
-        replies: list[T | MemconError] = []
-        for request in requests:
-            try:
-                handled = self._applied(command, request)
-            except MemconError as error:
-                if self._commits.fault is not None:
-                    raise
-                replies.append(error)
-            else:
-                done(handled)
-                replies.append(handled.reply)
-        return replies
-
-    async def in_thread(self, question: Callable[..., T], *arguments: object) -> T | MemconError:
-        """Answer a slow question, which changes nothing, beside the event loop; a refusal stands in place of it."""
-        try:
-            return await asyncio.to_thread(question, *arguments)
-        except MemconError as error:
-            return error
-
-    async def durably(self, command: Callable[..., Handled[T]], *arguments: object) -> T:
-        """`apply` a command and return its reply once all before and in it is durable."""
-        await self.renewed()
-        try:
-            return self.apply(command, *arguments).reply
-        finally:
-            # A refusal, too, may rest on an event that is not durable yet.
-            await self._commits.settled()
-
-    def _applied(self, command: Callable[..., Handled[T]], *arguments: object) -> Handled[T]:
         try:
             handled = command(*arguments)
         except InvariantError as error:
@@ -126,3 +82,32 @@ class Execution:
                 for event in handled.events:
                     self.follow(event)
         return handled
+
+    def apply_each(
+        self, command: Callable[[Sequence[A]], Handled[list[T | MemconError]]], requests: Sequence[A]
+    ) -> Handled[list[T | MemconError]]:
+        """`apply` a command that takes one request after the other and puts a refusal in the place of its reply.
+
+        Raises:
+            MemconError: why none of them is answered.
+        """
+        # The lease once for all of them: a batch takes milliseconds, a lease lasts a second.
+        handled = self.apply(command, requests)
+        self._counts.conflicts += sum([isinstance(reply, ConflictError) for reply in handled.reply])
+        return handled
+
+    async def in_thread(self, question: Callable[..., T], *arguments: object) -> T | MemconError:
+        """Answer a slow question, which changes nothing, beside the event loop; a refusal stands in place of it."""
+        try:
+            return await asyncio.to_thread(question, *arguments)
+        except MemconError as error:
+            return error
+
+    async def durably(self, command: Callable[..., Handled[T]], *arguments: object) -> T:
+        """`apply` a command and return its reply once all before and in it is durable."""
+        await self.renewed()
+        try:
+            return self.apply(command, *arguments).reply
+        finally:
+            # A refusal, too, may rest on an event that is not durable yet.
+            await self._commits.settled()

@@ -12,12 +12,13 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from memcon import codec
 from memcon.clock import SystemClock
 from memcon.errors import MemconError, StorageError, UnavailableError
 from memcon.learning import kernel
+from memcon.learning.events import Decided
 from memcon.learning.shard import Handled, PolicyShard
 from memcon.learning.table import Captured
 from memcon.policy_types import (
@@ -46,6 +47,8 @@ from memcon_policy_server.sharding import export_path, journal_path
 from memcon_policy_server.wire import MovedError
 
 __all__ = ["ShardOwner"]
+
+T = TypeVar("T")
 
 
 class ShardOwner:
@@ -115,6 +118,7 @@ class ShardOwner:
             on_fault=on_fault,
         )
         self._admission = Admission(self._core, self.options.limits, shard=shard, num_shards=num_shards)
+        self._core.admit = self._admission.check_keys
         self._counts = Counts()
         self._run = Execution(shard, self._commits, self._lease, self._counts)
         self._expiry = self._begin_expiry()
@@ -159,7 +163,7 @@ class ShardOwner:
 
     @property
     def decides_at_once(self) -> bool:
-        """`decide_now` answers: a decide need not be durable here, and the writer keeps up."""
+        """`decide_now` and `decide_batch_now` answer: a decide need not be durable here, and the writer keeps up."""
         return not (self.options.durable_decides or self._commits.congested)
 
     def decide_now(self, request: DecideRequest) -> DecideReply:
@@ -171,13 +175,17 @@ class ShardOwner:
             LimitError: the table would have more keys than the limit allows.
             UnavailableError: too much is waiting for the disk; `decide` waits with it.
         """
-        if not self.decides_at_once:
-            raise UnavailableError(
-                f"shard {self.shard} cannot decide at once: {self._commits.pending} events wait for the disk; ask again"
-            )
-        reply = self._decide(request)
+        self._check_at_once()
+        reply = self._counted(self._run.apply(self._core.decide, request))
         self._commits.flush_later()
         return reply
+
+    def decide_batch_now(self, requests: Sequence[DecideRequest]) -> list[DecideReply | MemconError]:
+        """`decide_batch` without waiting for the disk, where and as `decide_now` does; raises what that raises."""
+        self._check_at_once()
+        replies = self._decide_each(requests)
+        self._commits.flush_later()
+        return replies
 
     async def decide(self, request: DecideRequest) -> DecideReply:
         """Choose and count, once a decision id; durable if the options say so.
@@ -187,7 +195,7 @@ class ShardOwner:
         """
         await self._until_decides()
         try:
-            return self._decide(request)
+            return self._counted(self._run.apply(self._core.decide, request))
         finally:
             await self._decided()
 
@@ -197,14 +205,17 @@ class ShardOwner:
         A request that is refused leaves its error in its place.
         """
         await self._until_decides()
-        replies = self._run.apply_each(self._admit_and_decide, requests, self._count_decision)
+        replies = self._decide_each(requests)
         await self._decided()
         return replies
 
     async def outcomes(self, requests: Sequence[OutcomeRequest]) -> list[OutcomeReply | MemconError]:
         """Credit all `requests` that can be credited, durably; one that is refused leaves its error in its place."""
         await self._run.renewed()
-        replies = self._run.apply_each(self._core.outcome, requests, self._count_outcome)
+        replies = self._run.apply_each(self._core.outcome_each, requests).reply
+        for reply in replies:
+            if isinstance(reply, OutcomeReply):
+                self._counts.outcomes[reply.status] = self._counts.outcomes.get(reply.status, 0) + 1
         await self._commits.settled()
         return replies
 
@@ -323,22 +334,18 @@ class ShardOwner:
     def _closed(self) -> StorageError:
         return StorageError(f"{self._journal.path} is closed; open the policy again")
 
-    def _decide(self, request: DecideRequest) -> DecideReply:
-        handled = self._run.apply(self._admit_and_decide, request)
-        self._count_decision(handled)
+    def _check_at_once(self) -> None:
+        if not self.decides_at_once:
+            waiting = f"{self._commits.pending} events wait for the disk"
+            raise UnavailableError(f"shard {self.shard} cannot decide at once: {waiting}; ask again")
+
+    def _decide_each(self, requests: Sequence[DecideRequest]) -> list[DecideReply | MemconError]:
+        return self._counted(self._run.apply_each(self._core.decide_each, requests))
+
+    def _counted(self, handled: Handled[T]) -> T:
+        # One that takes an earlier one back has an event more.
+        self._counts.decisions += sum([type(event) is Decided for event in handled.events])
         return handled.reply
-
-    def _admit_and_decide(self, request: DecideRequest) -> Handled[DecideReply]:
-        self._admission.check_keys(request)
-        return self._core.decide(request)
-
-    def _count_decision(self, handled: Handled[DecideReply]) -> None:
-        if handled.events:
-            self._counts.decisions += 1
-
-    def _count_outcome(self, handled: Handled[OutcomeReply]) -> None:
-        status = handled.reply.status
-        self._counts.outcomes[status] = self._counts.outcomes.get(status, 0) + 1
 
     async def _until_decides(self) -> None:
         await self._run.renewed()

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from memcon.control.memory.rendering import ACTION_MARK
+from memcon.control.memory.rendering import (
+    ACTION_MARK,
+    EXPERIENCE_HEADING,
+    HINT_HEADING,
+    INSIGHT_HEADING,
+    MEMORY_HEADING,
+    PLAN_HEADING,
+)
 from memcon.errors import ConfigError
 from memcon.protocols import Message
 from memcon_workers.backbones.experience import Experience, read_insight, read_plans, read_trajectory
@@ -16,14 +23,9 @@ from memcon_workers.frameworks.prompt import (
     ASK,
     CHOICE_MARK,
     EXAMPLE_HEADING,
-    EXPERIENCE_HEADING,
     FIRST_OBSERVATION_HEADER,
     GOAL_HEADER,
-    HINT_HEADING,
     HISTORY_HEADER,
-    INSIGHT_HEADING,
-    MEMORY_HEADING,
-    PLAN_HEADING,
     THOUGHT_MARK,
 )
 

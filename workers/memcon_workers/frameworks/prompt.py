@@ -4,11 +4,7 @@ The form, which every framework shares and `memcon_workers.backbones.prompt_read
 
     system:  instructions
              # Example                    only with a few-shot
-             # Memory                     only when the decision put something here; every piece, never cut (MC-15)
-             ## Plan                      before what the backend found (MC-18)
-             ## Experience 1              the text of a memory item, in the backend's order
-             ## Insight 1
-             ## Hint
+             # Memory                     only when the decision put something here (`memcon.control.memory.rendering`)
     user:    Goal: <one line>
              First observation: <one line>
              History (<n> actions[, the last <w> shown]):
@@ -27,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from memcon.control.memory.rendering import ACTION_MARK, one_line
+from memcon.control.memory.rendering import ACTION_MARK, one_line, render_memory
 from memcon.protocols import Message
 from memcon.types import MemoryContext, Step, StepKind
 
@@ -36,19 +32,13 @@ __all__ = [
     "ASK",
     "CHOICE_MARK",
     "EXAMPLE_HEADING",
-    "EXPERIENCE_HEADING",
     "FIRST_OBSERVATION_HEADER",
     "GOAL_HEADER",
-    "HINT_HEADING",
     "HISTORY_HEADER",
-    "INSIGHT_HEADING",
     "INSTRUCTIONS",
-    "MEMORY_HEADING",
     "NOTICE_HEADER",
-    "PLAN_HEADING",
     "THOUGHT_MARK",
     "Prompt",
-    "render_memory",
 ]
 
 INSTRUCTIONS = (
@@ -56,11 +46,6 @@ INSTRUCTIONS = (
     "You may reply with a thought instead (think: ...), but a thought changes nothing in the world."
 )
 EXAMPLE_HEADING = "# Example"
-MEMORY_HEADING = "# Memory"
-EXPERIENCE_HEADING = "## Experience"
-INSIGHT_HEADING = "## Insight"
-PLAN_HEADING = "## Plan"
-HINT_HEADING = "## Hint"
 
 GOAL_HEADER = "Goal: "
 FIRST_OBSERVATION_HEADER = "First observation: "
@@ -71,18 +56,6 @@ CHOICE_MARK = "- "
 ASK = "Next action:"
 THOUGHT_MARK = "think: "
 _THOUGHT_ANSWER = "OK."
-
-
-def render_memory(context: MemoryContext) -> str:
-    """The memory part of the system message: plan, all items and insights, hint, whole; "" for the empty context."""
-    if context.is_empty:
-        return ""
-    parts = [f"{PLAN_HEADING}\n{context.plan}"] if context.plan else []
-    parts += [f"{EXPERIENCE_HEADING} {number}\n{item.text}" for number, item in enumerate(context.items, start=1)]
-    parts += [f"{INSIGHT_HEADING} {number}\n{found.text}" for number, found in enumerate(context.insights, start=1)]
-    if context.hint:
-        parts.append(f"{HINT_HEADING}\n{context.hint}")
-    return "\n".join([MEMORY_HEADING, *parts])
 
 
 class Prompt:

@@ -26,6 +26,9 @@ class Profile:
     c: float
 
 
+# Where neither a policy nor its backbone names one: the paper's first column.
+_FIRST_PROFILE = "gpt-4.1-mini"
+
 # Table 6, "policy", by backbone (MC-30).
 PROFILES: Mapping[str, Profile] = MappingProxyType(
     {
@@ -41,7 +44,8 @@ class LearnedConfig(ABC):
     """Keys that every rule with a table has. A config is right when its table settings are, and its rule builds.
 
     `alpha`, `gamma` and a rule's `c` are the profile's where they are null. A value that is given wins; one that says
-    what the profile says becomes null, so that both ways to write a cell name the same cell.
+    what the profile says becomes null, so that both ways to write a cell name the same cell. So does the name of the
+    first profile: who sets up a cell gives the profile of its backbone (`memcon_platform.config`).
     """
 
     # Name of the policy, and of its own parameters.
@@ -62,18 +66,25 @@ class LearnedConfig(ABC):
     pooling: tuple[str, ...] = ()
     # Share of decisions drawn uniformly from the allowed arms: gives every arm a propensity above 0.
     exploration_floor: float = 0.0
-    # Backbone of Table 6 whose values stand in for nulls.
-    profile: str = "gpt-4.1-mini"
+    # Backbone of Table 6 whose values stand in for nulls. None: the cell's backbone where it is one, else the first.
+    profile: str | None = None
 
     def __post_init__(self) -> None:
-        checks.choice("profile", self.profile, PROFILES)
+        checks.choice("profile", self.used_profile, PROFILES)
         checks.choice("action_set", self.action_set, actions.action_set_names())
+        if self.profile == _FIRST_PROFILE:
+            self.profile = None
         for name in ("alpha", "gamma", "c"):
-            if getattr(self, name, None) == getattr(PROFILES[self.profile], name):
+            if getattr(self, name, None) == getattr(PROFILES[self.used_profile], name):
                 setattr(self, name, None)
         settings = self.learning_settings()
         check_settings(settings)
         self.build(settings)
+
+    @property
+    def used_profile(self) -> str:
+        """Name of the profile whose values stand in for nulls."""
+        return _FIRST_PROFILE if self.profile is None else self.profile
 
     @staticmethod
     @abstractmethod
@@ -112,5 +123,5 @@ class LearnedConfig(ABC):
     def _used(self, name: str) -> float | str:
         given: float | str | None = getattr(self, name)
         if given is None:
-            given = getattr(PROFILES[self.profile], name)
+            given = getattr(PROFILES[self.used_profile], name)
         return given if isinstance(given, str) else float(given)

@@ -31,6 +31,7 @@ class QuickRule:
         "_num_arms",
         "_numbers",
         "_second",
+        "_seen",
         "_select",
         "_starts",
         "_ties",
@@ -39,15 +40,15 @@ class QuickRule:
     def __init__(
         self, selection: kernel.Selection, numbers: QTable, *, arms: tuple[str, ...], mixtures: tuple[Mixed, ...]
     ) -> None:
-        self._numbers, self._starts = numbers, numbers.starts
+        self._numbers, self._starts, self._seen = numbers, numbers.starts, numbers.seen
         self._select, self._first, self._second = numbers.select(selection), selection.first, selection.second
         self._arms, self._num_arms = arms, len(arms)
         # Innermost first.
         self._mixtures = mixtures
         self._full = (1 << len(arms)) - 1
         self._masks: dict[tuple[str, ...], int] = {}
-        # Mask of several best arms -> their ids.
-        self._ties: dict[int, tuple[str, ...]] = {}
+        # Mask of several best arms -> the choice of each.
+        self._ties: dict[int, tuple[Choice, ...]] = {}
         # What a selection answers when one arm is best -> the choice, made once.
         self._choices: dict[int, Choice] = {}
         for i, arm in enumerate(arms):
@@ -55,16 +56,16 @@ class QuickRule:
                 mask = -(1 << i) if forced else 1 << i
                 self._choices[mask] = Choice(action_id=arm, tie_set=(arm,), forced=forced)
 
-    def choose(self, key: str, allowed: tuple[str, ...], draw: int) -> Choice:
-        """As `Rule.choose` at `key`, without columns; `allowed` in arm order."""
+    def choose(self, key: str, allowed: tuple[str, ...], draw: int) -> tuple[Choice, bytes]:
+        """As `Rule.choose` at `key`, without columns, and the row that it chose from; `allowed` in arm order."""
         # The identity first: a tuple is hashed anew each time.
         mask = self._full if allowed is self._arms else self._masks.get(allowed) or self._mask(allowed)
-        at = self._starts.get(key, 0)
-        found = self._select(self._numbers.shared, at, self._num_arms, mask, self._first, self._second)
+        numbers, at = self._numbers, self._starts.get(key, 0)
+        found = self._select(numbers.shared, at, self._num_arms, mask, self._first, self._second)
         choice = self._choices.get(found) or self._tied(found, draw)
         for mixture in self._mixtures:
             choice = mixture.mixed(choice, allowed=allowed, draw=draw)
-        return choice
+        return choice, numbers.cells[at : at + self._seen].tobytes()
 
     def choose_from(self, row: bytes, allowed: tuple[str, ...], draw: int) -> Choice:
         """As `choose` once did from what `QTable.rows` gave then."""
@@ -85,10 +86,12 @@ class QuickRule:
     def _tied(self, mask: int, draw: int) -> Choice:
         tied = self._ties.get(mask)
         if tied is None:
-            tied = tuple([arm for i, arm in enumerate(self._arms) if mask >> i & 1])
+            arms = tuple([arm for i, arm in enumerate(self._arms) if mask >> i & 1])
+            # All at once: to make one takes as long as to find the best arms.
+            tied = tuple([Choice(action_id=arm, tie_set=arms, forced=False) for arm in arms])
             if len(self._ties) < _MASKS_KEPT:
                 self._ties[mask] = tied
-        return Choice(action_id=tied[draw_index(draw, len(tied))], tie_set=tied, forced=False)
+        return tied[draw_index(draw, len(tied))]
 
 
 def quick_rule(rule: Rule, settings: LearningSettings, numbers: QTable) -> QuickRule | None:

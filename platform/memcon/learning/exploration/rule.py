@@ -169,8 +169,10 @@ def number(settings: LearningSettings, name: str, low: float, high: float) -> fl
     """The parameter `name` of a rule, a finite number in [low, high].
 
     Raises:
-        ConfigError: names the parameter, its value and the range.
+        ConfigError: names the parameter, its value and the range; or the settings have none of this name.
     """
-    value: Any = settings.rule_parameters[name]
+    value: Any = settings.rule_parameters.get(name)
+    if value is None:
+        raise ConfigError(f"policy '{settings.rule}': the table settings have no parameter '{name}': list it in `own`")
     checks.in_range(name, value, low, high)
     return float(value)

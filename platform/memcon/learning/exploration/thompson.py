@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from memcon import ids, registry
+from memcon import checks, ids, registry
 from memcon.learning.exploration.draws import normal
 from memcon.learning.exploration.evidence import Estimates, Shrinkage, ShrinkingConfig, best_of, shrinkage_of
 from memcon.learning.exploration.largest import chance_of_largest
@@ -19,6 +19,8 @@ __all__ = ["POOLED", "THOMPSON", "PooledConfig", "ThompsonConfig"]
 
 # Far beyond any spread of returns, and above 0, so that every arm keeps a chance.
 _LEAST_SIGMA, _MOST_SIGMA = 1e-3, 1e3
+# As far as a table's settings take it.
+_MOST_PRIOR = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,11 @@ class PooledConfig(ThompsonConfig):
     action_set: str = "compact"
     state_key: str = "benchmark+goal_type"
     pooling: tuple[str, ...] = ("benchmark",)
+
+    def __post_init__(self) -> None:
+        # By its own name: it becomes the prior of every arm, and would be refused as that of the first one.
+        checks.in_range("prior_mean", self.prior_mean, -_MOST_PRIOR, _MOST_PRIOR)
+        ThompsonConfig.__post_init__(self)
 
     def _flat_prior(self) -> float:
         return float(self.prior_mean)
