@@ -89,15 +89,53 @@ async def test_a_body_that_reads_well_before_its_end_is_waited_for(shards: Serve
     assert re.findall(rb"HTTP/1\.1 (\d+)", answer) == [b"200"] * 4
 
 
+HEAD = KNOWN[: -len(BODY)]
+LAST = request(more=b"connection: close\r\n")
+
+
+async def test_a_body_that_comes_behind_its_head_is_answered_the_short_way(shards: ServedShards) -> None:
+    async def never(_: object) -> object:
+        raise AssertionError("went through ASGI")
+
+    shards.apps[0].endpoints[wire.DECIDE].handler = never
+    connection, reader, writer = await _connected(shards)
+    for _ in range(3):
+        connection.data_received(HEAD)
+        connection.data_received(BODY)
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        await reader.readuntil(b"}")
+    writer.close()
+    assert HEAD in shards.apps[0].heads
+
+
+async def test_a_head_whose_body_comes_in_pieces_goes_on(shards: ServedShards) -> None:
+    answer = await _said(shards, [HEAD, BODY[:9], BODY[9:], HEAD, BODY, LAST])
+    assert re.findall(rb"HTTP/1\.1 (\d+)", answer) == [b"200"] * 3
+
+
+async def test_a_head_whose_body_does_not_come_goes_on_alone(shards: ServedShards) -> None:
+    connection, reader, writer = await _connected(shards)
+    connection.data_received(HEAD)
+    await eventually(lambda: not connection._is_between)
+    connection.data_received(BODY)
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+    writer.close()
+
+
+async def test_a_request_whose_head_has_come_is_answered_by_a_draining_listener(shards: ServedShards) -> None:
+    connection, reader, writer = await _connected(shards)
+    connection.data_received(HEAD)
+    connection.shutdown()
+    writer.write(BODY)
+    answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b"connection: close" in answer
+
+
 async def _said(shards: ServedShards, pieces: list[bytes]) -> bytes:
     """All that is answered to pieces that arrive one by one, without its dates."""
-    listener = shards.listeners[0]
-    host, port = listener.base_url.removeprefix("http://").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    connections = listener._server.server_state.connections
-    await eventually(lambda: connections)
-    [found] = connections
-    connection = cast(QuickProtocol, found)
+    connection, reader, writer = await _connected(shards)
     for piece in pieces:
         # No transport gives on what comes after its end.
         if not connection.transport.is_closing():
@@ -108,3 +146,14 @@ async def _said(shards: ServedShards, pieces: list[bytes]) -> bytes:
     answer = await reader.read()
     writer.close()
     return re.sub(rb"date: [^\r]*\r\n", b"", answer)
+
+
+async def _connected(shards: ServedShards) -> tuple[QuickProtocol, asyncio.StreamReader, asyncio.StreamWriter]:
+    """A new connection, seen from both ends."""
+    listener = shards.listeners[0]
+    host, port = listener.base_url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    connections = listener._server.server_state.connections
+    await eventually(lambda: connections)
+    [found] = connections
+    return cast(QuickProtocol, found), reader, writer

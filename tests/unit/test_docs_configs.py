@@ -102,7 +102,8 @@ def test_every_key_of_a_file_is_told_with_its_default() -> None:
     assert {key: top[key] for key in known} == known
     rest = {key: text for key, text in top.items() if key not in known and key not in {"axes", *SECTIONS}}
     assert {key: json.loads(text) for key, text in rest.items()} == {
-        "run": COMPUTED["run"], "root": "runs", "working_root": "runs/s3", "include": [], "exclude": [], "embedder": "wordllama", "limit": None
+        "run": COMPUTED["run"], "root": "runs", "working_root": "runs/s3", "include": [], "exclude": [],
+        "embedder": "wordllama", "limit": None,
     }  # fmt: skip
 
 

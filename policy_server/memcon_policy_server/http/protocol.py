@@ -7,7 +7,8 @@ answer.
 
 A client sends the same head again and again. One that came whole with its body in one piece, and was plain, is known
 from then on: a piece that begins with the same bytes and has the same length is the same request with another body,
-and is not parsed again (4 us of a decide).
+and is not parsed again (4 us of a decide). Many HTTP libraries send a body behind its head: a head that ends its piece
+waits a moment for the body, so that their requests go the short way too.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ MAX_HEAD_BYTES = 64 << 10
 _MOST_HEADS = 1024
 _MOST_KNOWN_BYTES = 1024
 _END_OF_HEAD = b"\r\n\r\n"
+# Seconds that a head waits for its body before it goes on alone; one that is on its way comes within a millisecond.
+_BODY_WAIT_S = 0.02
 _CLOSE = b"connection: close\r\n"
 
 _CROWDED = Failure(error="unavailable", message="this server has all connections that it allows; try again")
@@ -71,6 +74,9 @@ class QuickProtocol(HttpToolsProtocol):
         # No request has begun that is not whole, and path and length of the last one of a piece that was plain.
         self._is_between = True
         self._plain = (b"", 0)
+        # A head that waits for its body, and until when.
+        self._held = b""
+        self._held_timer: asyncio.TimerHandle | None = None
         # A request has begun whose head is not whole, how much of it came (None = it began in the piece that is being
         # read), and when to give it up.
         self._in_head = False
@@ -90,10 +96,25 @@ class QuickProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self._stop_head_timer()
+        self._take_held()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Drain: what has begun is answered."""
+        self._go_on()
+        super().shutdown()
 
     def data_received(self, data: bytes) -> None:
         """Read on; a request that is not whole by now goes the ASGI way, which waits for it."""
+        if self._held:
+            self._read(self._take_held() + data)
+        elif self._is_lone_head(data):
+            self._unset_keepalive_if_required()
+            self._held, self._held_timer = data, self.loop.call_later(_BODY_WAIT_S, self._go_on)
+        else:
+            self._read(data)
+
+    def _read(self, data: bytes) -> None:
         is_first = self._is_between and self._is_free()
         if is_first and self._answer_known(data):
             return
@@ -105,6 +126,27 @@ class QuickProtocol(HttpToolsProtocol):
             self._take_asgi_way()
         elif self._in_head:
             self._watch_head(len(data))
+
+    def _is_lone_head(self, data: bytes) -> bool:
+        return (
+            data.endswith(_END_OF_HEAD)
+            and data.startswith(b"POST ")
+            and len(data) <= _MOST_KNOWN_BYTES
+            and self._is_between
+            and self._is_free()
+        )
+
+    def _take_held(self) -> bytes:
+        held, self._held = self._held, b""
+        if self._held_timer is not None:
+            self._held_timer.cancel()
+            self._held_timer = None
+        return held
+
+    def _go_on(self) -> None:
+        """Read a head whose body does not come."""
+        if self._held:
+            self._read(self._take_held())
 
     # --- the parser's callbacks --------------------------------------------------------------------------------------
 
