@@ -84,7 +84,7 @@ def test_a_wrong_setting_is_refused_by_name(parameters: dict[str, Any], named: t
         ({"api_key_env": KEY}, "api_key_env"),
         ({"api_key_env": KEY.replace("-", "")}, "api_key_env"),
         ({"api_key": KEY}, "did you mean 'api_key_env'?"),
-        ({"base_url": f"http://user:{KEY}@localhost/v1"}, "base_url"),
+        ({"base_url": f"http://ann:{KEY}@localhost/v1"}, "base_url"),
         ({"base_url": f"http://localhost/v1?key={KEY}"}, "base_url"),
         ({"base_url": f"user:{KEY}@localhost"}, "base_url"),
     ],

@@ -154,6 +154,6 @@ def checked_url(where: str, url: str) -> str:
         usable = False
     if not usable:
         raise ConfigError(
-            f"{where} = '{url}': expected http://HOST[:PORT]/PATH or https://..., most often ending in /v1"
+            f"{where} = '{url}': expected http://HOST[:PORT]/PATH or https://HOST/PATH, most often ending in /v1"
         )
     return url
