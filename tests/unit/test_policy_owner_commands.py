@@ -287,7 +287,7 @@ async def test_a_frozen_table_learns_nothing_and_says_so_after_a_restart(owner: 
     await owner.close()
 
     again = ShardOwner(tmp_path, shard=0, num_shards=1)
-    assert again.tables()["table"]["settings"]["frozen"] is True
+    assert (await again.served())["tables"]["table"]["settings"]["frozen"] is True
     assert await again.freeze_table("table", False)
     await again.close()
 
