@@ -63,7 +63,9 @@ class Publication:
             if not waiting:
                 return f"no file of {self._folder} waits, but {self._store.uri} is not free yet: {error}"
             told = f"the run is whole in {self._folder}, and {waiting} files are not in {self._store.uri} yet: {error}"
-            return told if isinstance(error, ConflictError) else f"{told}; the same command again publishes them"
+            # A conflict is not mended by trying again, and most other causes end in the remedy themselves.
+            is_told = isinstance(error, ConflictError) or "the same command again" in str(error)
+            return told if is_told else f"{told}; run the same command again to publish them"
 
     def _finish(self, tell: Callable[[str], None] | None) -> str:
         def progress(done: int, total: int) -> None:
