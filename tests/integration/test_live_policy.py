@@ -379,6 +379,8 @@ async def test_threads_may_share_a_policy_and_its_requests(server: LiveServer) -
 
 
 async def test_a_thread_ends_with_its_policy(server: LiveServer) -> None:
+    before = set(threading.enumerate())
+
     def agent() -> None:
         with pytest.raises(ConfigError):
             SyncPolicy.connect("nowhere", TOKEN)
@@ -387,4 +389,5 @@ async def test_a_thread_ends_with_its_policy(server: LiveServer) -> None:
 
     await in_thread(agent)
 
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("memcon")] == []
+    left = set(threading.enumerate()) - before
+    assert [thread.name for thread in left if thread.name.startswith("memcon")] == []
