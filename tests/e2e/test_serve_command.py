@@ -19,6 +19,7 @@ import pytest
 
 from memcon_policy_server import wire
 from memcon_policy_server.client.transport import authorization
+from support.processes import processes_below
 from support.shell import ROOT
 from support.waiting import wait_until
 
@@ -46,11 +47,7 @@ class Running:
         return self.log.read_text(encoding="utf-8")
 
     def children(self, name: str) -> list[psutil.Process]:
-        return [
-            child
-            for child in psutil.Process(self.process.pid).children(recursive=True)
-            if name in " ".join(child.cmdline())
-        ]
+        return list(processes_below(self.process.pid, name))
 
 
 def free_port() -> int:
@@ -130,12 +127,15 @@ def test_it_says_where_it_is_and_never_the_token(running: Running) -> None:
 
 
 def test_its_ports_are_open_to_the_loopback_only(running: Running) -> None:
-    bound = {
-        (" ".join(process.cmdline()).partition(":memcon")[0], item.laddr.ip.removeprefix("::ffff:"))
-        for process in running.children("")
-        for item in process.net_connections(kind="tcp")
-        if item.status == psutil.CONN_LISTEN
-    }
+    bound = set()
+    for process in running.children(""):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            title = " ".join(process.cmdline()).partition(":memcon")[0]
+            bound |= {
+                (title, item.laddr.ip.removeprefix("::ffff:"))
+                for item in process.net_connections(kind="tcp")
+                if item.status == psutil.CONN_LISTEN
+            }
     # Serve binds the port for calls between replicas to all addresses; it asks for the token of this Ray.
     assert {place for place in bound if place[1] != "127.0.0.1"} == {("ray::ServeReplica", "::")}
 
@@ -143,10 +143,9 @@ def test_its_ports_are_open_to_the_loopback_only(running: Running) -> None:
 def test_a_stop_during_the_start_ends_well(tmp_path: Path) -> None:
     log = tmp_path / "serve.log"
     with log.open("w") as errors, start([str(MEMCON), "serve", str(CONFIG), "--json"], tmp_path, errors) as process:
-        itself = psutil.Process(process.pid)
         # Ray is there, with its own handler of SIGTERM; owners and gateways are still to come.
         wait_until(
-            lambda: any("ServeController" in " ".join(child.cmdline()) for child in itself.children(recursive=True)),
+            lambda: list(processes_below(process.pid, "ServeController")),
             within_s=60.0,
             what="Serve's controller",
         )
@@ -181,7 +180,9 @@ def test_owner_gateway_and_haproxy_may_die(running: Running) -> None:
             "ServeReplica:memcon-serve-agents:gateway",
             "haproxy.cfg",
         ):
-            for process in running.children(name):
+            doomed = running.children(name)
+            assert doomed
+            for process in doomed:
                 process.kill()
             answered: list[dict[str, Any]] = []
 

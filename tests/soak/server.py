@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -10,7 +11,6 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.secret import load_token
 from memcon_policy_server.sharding import journal_path, snapshot_path
 from soak.schedule import GATEWAY, OWNER
+from support.processes import processes_below
 from support.waiting import wait_until
 
 __all__ = ["NUM_SHARDS", "TABLE", "WATCH_TABLE", "MemconServe"]
@@ -111,7 +112,7 @@ class MemconServe:
                 below = psutil.Process(self._process.pid).children(recursive=True)
                 self._process.kill()
                 for process in below:
-                    if process.is_running():
+                    with contextlib.suppress(psutil.NoSuchProcess):
                         process.kill()
                 self._ended()
 
@@ -121,33 +122,31 @@ class MemconServe:
         """Those of one kind that live now, oldest first; `shard` tells owners apart."""
         title = {OWNER: f":shard-{shard}", GATEWAY: ":gateway"}.get(kind)
         found = []
-        for process in psutil.Process(self._process.pid).children(recursive=True):
-            try:
+        for process in processes_below(self._process.pid):
+            with contextlib.suppress(psutil.NoSuchProcess):
                 command = " ".join(process.cmdline()).strip()
                 wanted = process.name() == "haproxy" if title is None else _replica(command).endswith(title)
-                if wanted and process.status() != psutil.STATUS_ZOMBIE:
+                if wanted:
                     found.append((process.create_time(), process.pid, process))
-            except psutil.NoSuchProcess:
-                continue
         return [process for _, _, process in sorted(found)]
 
     # --- its files ---------------------------------------------------------------------------------------------------
 
     def epoch(self, shard: int) -> int:
         """The shard's epoch as its journal says."""
-        with closing(self._journal(shard)) as journal:
+        with contextlib.closing(self._journal(shard)) as journal:
             return journal.current_epoch()
 
     def after_snapshot(self, shard: int) -> int:
         """Events that an owner which starts now would have to fold."""
         snapshot = read_snapshot(snapshot_path(self.directory, shard))
-        with closing(self._journal(shard)) as journal:
+        with contextlib.closing(self._journal(shard)) as journal:
             return journal.end() - (0 if snapshot is None else snapshot.seq)
 
     def claim(self, shard: int) -> int:
         """Claim a shard as another process would; the new epoch."""
         journal = SqliteJournal(journal_path(self.directory, shard), shard=shard, num_shards=NUM_SHARDS)
-        with closing(journal):
+        with contextlib.closing(journal):
             return journal.claim()
 
     def differences(self) -> list[str]:

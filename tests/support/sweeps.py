@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 
+from support.processes import processes_below
 from support.waiting import wait_until
 
 FRAMEWORK = "{name: lobster, history_window: all, few_shot: 0, list_actions: true, loop_stop: false}"
@@ -81,14 +82,7 @@ class Sweep:
     def children(self, name: str) -> Sequence[psutil.Process]:
         """Processes below the command whose command line holds `name`."""
         assert self.process is not None
-        found = []
-        for child in psutil.Process(self.process.pid).children(recursive=True):
-            try:
-                if name in " ".join(child.cmdline()):
-                    found.append(child)
-            except psutil.Error:
-                continue
-        return found
+        return list(processes_below(self.process.pid, name))
 
     def kill(self) -> None:
         """kill -9 of the command itself."""
