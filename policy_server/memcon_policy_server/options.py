@@ -56,9 +56,12 @@ class OwnerOptions:
     default_reward: float | None = None
     # Events after which a snapshot is written (later for a large shard: see `snapshot_writer`).
     snapshot_every: int = 10_000
+    # How long the event loop stays awake after an answer for a client that asks one thing after the other (`BusyPoll`).
+    busy_poll_us: int = 50
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
+        checks.in_range("busy_poll_us", self.busy_poll_us, 0, 1_000_000)
         checks.in_range("flush_every_s", self.flush_every_s, 0.0, 60.0)
         checks.in_range("snapshot_every", self.snapshot_every, 1, 1 << 40)
         if self.expire_after_s is not None:

@@ -45,6 +45,8 @@ class _Settings:
     snapshot_every: int = 10_000
     # Ended decisions that a table remembers at each shard; null = all.
     closed_kept: int | None = 1_000_000
+    # Microseconds that an owner stays awake for a client that asks one thing after the other.
+    busy_poll_us: int = 50
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from memcon.errors import ConfigError, ConflictError, MemconError, NotFoundError, UnavailableError
 from memcon_policy_server import wire
 from memcon_policy_server.http.bodies import JSON, Reader, encode, media_of, reply_media
+from memcon_policy_server.http.busy_poll import BusyPoll
 from memcon_policy_server.http.routes import ROUTES, Failure, Route
 from memcon_policy_server.options import Limits
 
@@ -55,11 +56,18 @@ class Endpoint:
 class HttpApp:
     """ASGI application of the `handlers`, by path. `token` None = whoever reaches the port may ask.
 
-    `mark` is the shard that this is, if it is one: a request for another shard is answered `moved`.
+    `mark` is the shard that this is, if it is one: a request for another shard is answered `moved`. A server may stay
+    awake for `busy_poll_us` after an answer (`BusyPoll`).
     """
 
     def __init__(
-        self, handlers: Mapping[str, Handler], *, token: str | None, limits: Limits, mark: str | None = None
+        self,
+        handlers: Mapping[str, Handler],
+        *,
+        token: str | None,
+        limits: Limits,
+        mark: str | None = None,
+        busy_poll_us: int = 0,
     ) -> None:
         routes = {route.path: route for route in ROUTES}
         self.endpoints = {path: Endpoint(routes[path], handler, limits) for path, handler in handlers.items()}
@@ -67,6 +75,7 @@ class HttpApp:
         # read: path, and length of the body.
         self.quick: dict[bytes, QuickHandler] = {}
         self.heads: dict[bytes, tuple[bytes, int]] = {}
+        self.busy_poll = BusyPoll(busy_poll_us)
         self.limits = limits
         # New requests are refused, and their connections closed.
         self.draining = False

@@ -97,6 +97,7 @@ class QuickProtocol(HttpToolsProtocol):
         """End."""
         self._stop_head_timer()
         self._take_held()
+        self._app.busy_poll.gone(self)
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -254,6 +255,7 @@ class QuickProtocol(HttpToolsProtocol):
         )
         if not keep_alive:
             self.transport.close()
+        self._app.busy_poll.answered(self)
         # Begins the request behind this one, or arms the keep-alive timer.
         self.on_response_complete()
 

@@ -51,6 +51,7 @@ class PolicyApp(HttpApp):
             token=token,
             limits=limits,
             mark=wire.shard_mark(owner.shard, owner.num_shards),
+            busy_poll_us=owner.options.busy_poll_us,
         )
         for path in (wire.DECIDE, wire.DECIDE_BATCH, wire.OUTCOME, wire.OUTCOMES):
             self.quick_later(path)
