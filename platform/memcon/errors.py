@@ -145,10 +145,13 @@ def boundary(where: Boundary, doing: str) -> Iterator[None]:
     """Map anything that a port call raises to `BoundaryError`; classified errors pass through unchanged.
 
     Raises:
-        BoundaryError: the call raised an `Exception` that memcon has not classified.
+        BoundaryError: the call raised an `Exception` that memcon has not classified, or an `UnavailableError`: whose
+            service is away shows only here.
     """
     try:
         yield
+    except UnavailableError as error:
+        raise BoundaryError(where, doing, error) from error
     except MemconError:
         raise
     except Exception as error:

@@ -46,6 +46,9 @@ class Plugin:
     summary: str = ""
     # check(config) asks, before a run begins, whether what the config names can be used; raises MemconError when not.
     check: Callable[[Any], Awaitable[None]] | None = None
+    # endpoint(config) gives where what it builds is asked, in this environment: scheme, host and path, never a
+    # credential. It goes into the run's provenance; raises MemconError when there is none.
+    endpoint: Callable[[Any], str] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

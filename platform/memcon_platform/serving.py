@@ -21,7 +21,7 @@ from memcon_platform.sweep.interrupts import Interrupted, Interrupts, interrupts
 from memcon_platform.sweep.ray_cluster import to_its_end
 from memcon_platform.sweep.run_folder import holding
 from memcon_policy_server import wire
-from memcon_policy_server.client.transport import authorization, reply_of
+from memcon_policy_server.client.transport import authorization, checked, reply_of
 from memcon_policy_server.secret import load_token
 from memcon_policy_server.serving.server import Serving, ServingOptions
 from memcon_policy_server.sharding import token_path
@@ -70,7 +70,7 @@ class Served:
             for name, settings in self._plan.tables.items():
                 body = codec.encode_json({"table": name, "settings": settings})
                 reply_of(await self._http.post(wire.OPEN_TABLE, content=body))
-            self.tables = tuple(reply_of(await self._http.get(wire.TABLES))["tables"])
+            self.tables = tuple(checked(wire.TABLES, reply_of(await self._http.get(wire.TABLES)))["tables"])
         except httpx2.HTTPError as error:
             raise UnavailableError(
                 f"the gateway at {self._server.url} does not answer ({type(error).__name__}: {error}); is another "
@@ -126,7 +126,7 @@ class Served:
 
     async def _health(self) -> str:
         try:
-            return str(reply_of(await self._http.get(wire.HEALTH))["status"])
+            return str(checked(wire.HEALTH, reply_of(await self._http.get(wire.HEALTH)))["status"])
         except (httpx2.HTTPError, MemconError) as error:
             return f"no answer ({error})"
 

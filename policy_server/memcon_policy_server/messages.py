@@ -137,7 +137,8 @@ class Decide(Message, kw_only=True):
     explain: bool = False
 
     def __post_init__(self) -> None:
-        if self.episode_id is msgspec.UNSET:
+        if self.episode_id is msgspec.UNSET or self.episode_id == self.decision_id:
+            # One text: what is open keeps both.
             self.episode_id = self.decision_id
         if self.draw is msgspec.UNSET:
             self.draw = ids.draw64("decision", self.decision_id)

@@ -7,8 +7,8 @@ import pytest
 from memcon.errors import UnavailableError
 from memcon.learning.exploration import UcbConfig
 from memcon.protocols import PolicyClient
-from memcon.testing import PolicyClientContract
 from memcon.testing.policy import FakePolicyClient, cancel_request, decide_request, outcome_request
+from memcon.testing.policy_contract import PolicyClientContract
 
 
 class TestFakePolicyClient(PolicyClientContract):

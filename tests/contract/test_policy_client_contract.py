@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from memcon.protocols import PolicyClient
-from memcon.testing import PolicyClientContract, Run
+from memcon.testing import Run
+from memcon.testing.policy_contract import PolicyClientContract
 from memcon_policy_server.client.local import LocalPolicyClient
 from support.served_policy import ServedShards
 

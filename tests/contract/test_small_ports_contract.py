@@ -10,8 +10,10 @@ import pytest
 from memcon.clock import SystemClock
 from memcon.protocols import Clock, EpisodeSink, MemoryReader
 from memcon.store import StreamStore
-from memcon.testing import ClockContract, EpisodeSinkContract, MemoryReaderContract, ReadBack
+from memcon.testing.clock import ClockContract
 from memcon.testing.framework import FixedMemory
+from memcon.testing.reader import MemoryReaderContract
+from memcon.testing.sink import EpisodeSinkContract, ReadBack
 from memcon_platform.trajectory import ParquetSink, read_run
 from support.control import ScriptedPolicy
 from support.controller import BACKENDS, begin, controller_of

@@ -28,7 +28,8 @@ RATIOS = {
 def test_the_serving_bench_gives_every_name_and_no_error() -> None:
     # Ray, Serve and the peers start and end: 25 s on an idle machine.
     command = [str(Path(sys.executable).with_name("memcon")), "bench", "serving"]
-    flags = ["--rounds", "1", "--seconds", "0.2", "--json"]
+    # Of two rounds one may go by while this machine has no time for us.
+    flags = ["--rounds", "2", "--seconds", "0.1", "--json"]
     done = subprocess.run([*command, *flags], capture_output=True, text=True, check=False, timeout=170)
     assert done.returncode == 0, done.stderr
     # All of stdout is JSON, whatever Ray has to say.

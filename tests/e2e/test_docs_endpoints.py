@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from memcon import registry
+from memcon_policy_server.serving.free_ports import free_ports
 from memcon_workers.backbones.openai_config import MODEL_PROFILES
 from support.shell import ROOT
 from support.waiting import wait_until
@@ -41,8 +41,7 @@ def place(tmp_path: Path) -> Path:
 @pytest.fixture
 def port() -> str:
     """A free one in the place of the page's, which may be taken here."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return str(taken.getsockname()[1])
+    return str(*free_ports(1))
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def server(place: Path, port: str, environment: dict[str, str]) -> Iterator[None
             ["sh", "-c", command], cwd=place, env=environment, stdout=out, stderr=out, start_new_session=True
         )
     try:
-        wait_until(lambda: "serving" in said.read_text(), within_s=30, what="the scripted server")
+        wait_until(lambda: "serving" in said.read_text(), within_s=60, what="the scripted server")
         yield
     finally:
         os.killpg(process.pid, signal.SIGTERM)
@@ -71,7 +70,7 @@ def server(place: Path, port: str, environment: dict[str, str]) -> Iterator[None
 def test_the_example_without_a_provider_runs_as_it_stands(place: Path, port: str, environment: dict[str, str]) -> None:
     script = fenced("sh")[2].replace(PORT, port)
     done = subprocess.run(
-        ["sh", "-e", "-c", script], cwd=place, env=environment, capture_output=True, text=True, check=False, timeout=55
+        ["sh", "-e", "-c", script], cwd=place, env=environment, capture_output=True, text=True, check=False, timeout=170
     )
     assert done.returncode == 0, done.stdout + done.stderr
     counted = re.search(r"the server counted (\d+) prompt tokens in (\d+) calls\nthe run recorded (\d+)", done.stdout)

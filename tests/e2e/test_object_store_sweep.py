@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -55,7 +56,10 @@ def test_a_sweep_that_is_killed_and_then_cut_off_ends_equal_to_a_local_one(
     local = memcon("sweep", SMOKE, "--local", "run=local", *SMALL, *more, cwd=tmp_path)
     assert local.code == 0, local.err
 
+    # The store takes the plan and falls silent, so that the sweep cannot end before it is killed.
+    server.line.hold_after(40_000)
     kill_in_the_middle(sweep("one", *more), tmp_path, environment)
+    server.line.restore()
     # The store takes the plan and is gone.
     server.line.cut_after(40_000)
     cut = memcon(*sweep("one", *more), cwd=tmp_path, environment=environment)
@@ -76,23 +80,54 @@ def test_a_sweep_that_is_killed_and_then_cut_off_ends_equal_to_a_local_one(
         assert SECRET_KEY not in printed.out + printed.err
 
 
-def kill_in_the_middle(arguments: list[str], cwd: Path, environment: Mapping[str, str]) -> None:
-    """kill -9 of the command when some of its tasks have ended."""
-    plan = load(SMOKE, [*arguments[3:], f"working_root={cwd / 'runs' / 's3'}"])
+def test_ctrl_c_waits_for_no_store_that_is_silent_and_says_what_is_not_there(
+    server: ObjectServer, environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    # It takes the plan and falls silent.
+    server.line.hold_after(30_000)
+    process = started(sweep("silent", "axes.benchmark=[trivia]"), tmp_path, environment)
+    try:
+        wait_until(lambda: list(tmp_path.rglob("report.html")), within_s=50, what="the report")
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=50)
+    finally:
+        process.kill()
+        process.wait()
+
+    assert process.returncode == 130
+    (line,) = told.splitlines()
+    said = re.fullmatch(
+        rf"stopped while publishing: the run is whole in runs/s3/{BUCKET}/team/silent, and (\d+) of its (\d+) files "
+        rf"are not in {STORE}/silent yet; the same command again does the rest",
+        line,
+    )
+    assert said, line
+    assert 0 < int(said[1]) < int(said[2])
+
+
+def started(arguments: list[str], cwd: Path, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    """The command, on its way."""
     script = Path(sys.executable).with_name("memcon")
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [script, *arguments],
         cwd=cwd,
         env={**os.environ, **environment},  # noqa: TID251 - a command needs the rest of it
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
+
+
+def kill_in_the_middle(arguments: list[str], cwd: Path, environment: Mapping[str, str]) -> None:
+    """kill -9 of the command when some of its tasks have ended."""
+    plan = load(SMOKE, [*arguments[3:], f"working_root={cwd / 'runs' / 's3'}"])
+    process = started(arguments, cwd, environment)
     try:
-        wait_until(lambda: overview(plan).done >= 3, within_s=40, what="3 tasks")
+        wait_until(lambda: overview(plan).done >= 3, within_s=50, what="3 tasks")
         assert process.poll() is None
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 @pytest.mark.parametrize(

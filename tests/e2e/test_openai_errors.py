@@ -8,25 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from support.openai_calls import SWEEP
 from support.openai_server import KEY, ScriptedOpenAI
 from support.shell import Printed, memcon, the_error
 
 pytest.importorskip("openai", reason="the extra `openai` is not installed; EXTRAS=all make test")
 
 WRONG = "Wq4-9d8c7b6a5f4e3d2c1b0a-Zz0"
-CONFIG = """
-axes:
-  benchmark: [household]
-  framework: [{name: lobster, history_window: all, few_shot: 0, list_actions: true, loop_stop: false}]
-  backbone: [{name: openai, profile: gpt-4.1-mini, max_retries: 0}]
-  memory: [metagpt]
-  policy: [ucb]
-  seed: [0]
-embedder: hashing
-workers: 1
-tracking: {enabled: false}
-limit: 3
-"""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +32,7 @@ def server(running: ScriptedOpenAI) -> ScriptedOpenAI:
 def sweep(folder: Path, base_url: str, *, key: str = KEY, environment: dict[str, str] | None = None) -> Printed:
     """The command of all tests; `folder` holds config and run."""
     config = folder / "talk.yaml"
-    config.write_text(CONFIG)
+    config.write_text(SWEEP + "limit: 3\n")
     variables = {"OPENAI_API_KEY": key, "OPENAI_BASE_URL": base_url, "OPENAI_LOG": "debug", **(environment or {})}
     printed = memcon("sweep", config, "--local", cwd=folder, environment=variables)
     assert_no_secret(folder, printed)

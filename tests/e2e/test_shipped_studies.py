@@ -12,7 +12,6 @@ STUDIES = Path(__file__).resolve().parents[2] / "configs" / "studies"
 
 
 @pytest.mark.parametrize("config", sorted(STUDIES.glob("*.yaml")), ids=lambda path: path.stem)
-@pytest.mark.timeout(180)
 def test_a_study_runs_with_a_limit(config: Path, tmp_path: Path) -> None:
     small = (
         "--local",

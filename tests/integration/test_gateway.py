@@ -12,6 +12,7 @@ import pytest
 from memcon.learning.exploration import UcbConfig
 from memcon_policy_server import wire
 from memcon_policy_server.sharding import shard_of_keys
+from support.owners import eventually
 from support.served_gateway import TOKEN, LiveServer
 from support.wire import BAD_JSON, BAD_MSGPACK, IMPORT, OPEN, OUTCOME, TABLE, Wire, said
 
@@ -102,6 +103,23 @@ async def test_what_asks_at_once_reaches_an_owner_together(server: LiveServer, g
     assert len({reply["action_id"] for _, reply in replies if reply["forced"]}) == 9
 
 
+async def test_connections_that_an_owner_closed_meanwhile_are_no_failed_tries(
+    server: LiveServer, gateway: Wire
+) -> None:
+    batches = [{"decides": [decide(number, key=key_of(0))]} for number in range(20)]
+    await asyncio.gather(*(gateway.post(wire.DECIDE_BATCH, batch) for batch in batches))
+    kept = server.shards.listeners[0]._server.server_state.connections
+    assert len(kept) > 1
+
+    # As the owner does with those on which nothing came for long.
+    for connection in [*kept]:
+        connection.transport.close()
+    await eventually(lambda: not kept)
+
+    assert (await gateway.post(wire.DECIDE, decide(99, key=key_of(0))))[0] == 200
+    assert server._transport.last_failure == "no try was made"
+
+
 async def test_msgpack_is_answered_in_msgpack(gateway: Wire) -> None:
     status, reply = await gateway.post(wire.DECIDE, decide(1), content_type="application/msgpack")
     assert (status, reply["decision_id"]) == (200, "d1")
@@ -148,7 +166,7 @@ async def test_a_table_is_opened_imported_and_frozen_at_every_shard(server: Live
     assert await gateway.post(wire.FREEZE_TABLE, frozen) == (200, {"changed": False})
 
     for shard in server.shards.owners:
-        assert shard.tables()["other"]["settings"]["frozen"] is True
+        assert (await shard.tables())["other"]["settings"]["frozen"] is True
     _, listed = await gateway.get(wire.TABLES)
     assert listed["tables"]["other"]["keys"] == 1
 
@@ -247,6 +265,28 @@ async def test_a_batch_does_not_wait_for_one_owner_when_the_others_have_answered
     assert again["replies"][0]["decision_id"] == "d0"
 
 
+async def test_an_owner_that_hangs_takes_neither_health_nor_metrics_of_the_others_along(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path, attempt_timeout_s=0.3)
+    gateway = Wire(server.url, token=TOKEN)
+
+    go_on = asyncio.Event()
+
+    async def _later(_: object) -> object:
+        return await go_on.wait()
+
+    for path in (wire.HEALTH, wire.METRICS):
+        server.shards.apps[0].endpoints[path].handler = _later
+
+    status, health = await gateway.get(wire.HEALTH)
+    assert (status, health["status"]) == (200, "degraded")
+    assert [shard["status"] for shard in health["shards"]] == ["away", "ok"]
+    status, page = await gateway.get(wire.METRICS)
+    assert (status, 'memcon_up{shard="1"} 1' in page, 'shard="0"' in page) == (200, True, False)
+    go_on.set()
+    await gateway.close()
+    await server.stop()
+
+
 async def test_an_owner_that_stays_away_is_a_503_that_names_why(tmp_path: Path) -> None:
     server = LiveServer(tmp_path, request_timeout_s=0.3)
     await server.open_table(TABLE, UcbConfig().learning_settings())
@@ -258,6 +298,8 @@ async def test_an_owner_that_stays_away_is_a_503_that_names_why(tmp_path: Path) 
     _, health = await gateway.get(wire.HEALTH)
     assert health["status"] == "degraded"
     assert [shard["status"] for shard in health["shards"]] == ["away", "ok"]
+    status, page = await gateway.get(wire.METRICS)
+    assert (status, 'memcon_up{shard="1"} 1' in page, 'shard="0"' in page) == (200, True, False)
 
     await server.shards.kill(1)
     assert (await gateway.get(wire.HEALTH))[0] == 503

@@ -40,7 +40,7 @@ async def test_the_live_agent_learns_and_loses_no_outcome(server: LiveServer, tm
 
 
 async def test_without_a_server_the_live_agent_ends_all_the_same(tmp_path: Path) -> None:
-    said = await asyncio.to_thread(run_live_agent, "http://127.0.0.1:1", TOKEN, 3, folder=tmp_path)
+    said = await asyncio.to_thread(run_live_agent, "http://127.0.0.1:1", TOKEN, 3, folder=tmp_path, deadline_s=0.5)
 
     assert "decisions=3, fallbacks=3" in said
 

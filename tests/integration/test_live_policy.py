@@ -51,7 +51,7 @@ async def served(server: LiveServer) -> dict[str, Any]:
 
 
 async def delivered(policy: LivePolicy, count: int) -> None:
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(30.0):
         while (await policy.counters()).delivered < count:
             pass
 
@@ -151,7 +151,8 @@ async def test_without_a_server_the_fallback_arm_is_played_in_time(state: str | 
         took_s = clock() - begun
 
         assert (decision.action_id, decision.propensity, decision.is_fallback) == ("retrieve_deep", None, True)
-        assert took_s < 2.0
+        # Not after the ten seconds for which it goes on trying.
+        assert took_s < 8.0
         # Nothing of it is ever told.
         await policy.outcome(decision, 1.0, num_decisions=4)
         await policy.cancel(decision)
@@ -166,7 +167,7 @@ async def test_an_agent_goes_on_when_the_server_comes_back(server: LiveServer) -
         assert (await policy.decide("table", "key")).is_fallback
         server.start()
 
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(30.0):
             while (await policy.decide("table", "key")).is_fallback:
                 pass
 
@@ -219,9 +220,10 @@ async def test_a_spool_is_delivered_by_the_next_process(server: LiveServer, tmp_
 async def test_a_decision_that_came_too_late_is_taken_back(
     server: LiveServer, policy: LivePolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hurried = await LivePolicy.connect(server.url, TOKEN, deadline_s=0.2)
+    hurried = await LivePolicy.connect(server.url, TOKEN, deadline_s=10.0)
     # The map is known, so that the decide itself is what is slow.
     assert not (await hurried.decide("table", "warm")).is_fallback
+    hurried._deadline_s = 0.2
     release = asyncio.Event()
     for app in server.shards.apps:
         hold(app._owner, release, monkeypatch)

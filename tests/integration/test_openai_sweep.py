@@ -17,29 +17,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from memcon_platform.config import load
+from memcon_platform.config import load, read_record
 from memcon_platform.sweep.launch import Launch, launch, open_local
 from memcon_platform.sweep.runner import RunEnd
 from memcon_platform.sweep.status import stream_status
 from memcon_platform.trajectory import compare, read_run
 from memcon_workers.spec import TaskEnded
+from support.openai_calls import SWEEP
 from support.openai_server import KEY, Fault, LoggedCall, ScriptedOpenAI
 
 pytest.importorskip("openai", reason="the extra `openai` is not installed; EXTRAS=all make test")
 
-CONFIG = """
-axes:
-  benchmark: [household]
-  framework: [{name: lobster, history_window: all, few_shot: 0, list_actions: true, loop_stop: false}]
-  backbone: [{name: openai, profile: gpt-4.1-mini, max_retries: 0}]
-  memory: [metagpt]
-  policy: [ucb]
-  seed: [0]
-embedder: hashing
-workers: 1
-streams_per_worker: 1
-tracking: {enabled: false}
-"""
 # Successes and plans from the first task on: two of each goal type.
 PRELOADED = "axes.memory=[{name: metagpt, preload: {source: reference_plans, per_type: 2}}]"
 # Arm -> items of its block with the memory `metagpt`, which has no insights and no hooks (Table 7).
@@ -70,7 +58,7 @@ class Task:
 
 def sweep(root: Path, name: str, *overrides: str) -> tuple[Path, RunEnd]:
     config = root / "config.yaml"
-    config.write_text(CONFIG)
+    config.write_text(SWEEP + "streams_per_worker: 1\n")
     plan = load(config, [f"run={name}", f"root={root / 'runs'}", *overrides])
     how = Launch(open_pool=open_local, observe=lambda _plan, _resumed: NoObserver(), console=Console(quiet=True))
     written, end = asyncio.run(launch(plan, how))
@@ -153,6 +141,9 @@ def test_every_arm_is_seen_in_the_prompts_and_every_token_in_the_log(server: Scr
             block = blocks(call)
             shown[arm].add((len(block["Experience"]), len(block["Plan"]), len(block["Insight"])))
     assert shown == {arm: {(items, int(arm == "plan_inject"), 0)} for arm, items in ITEMS.items()}
+    # Which endpoint the environment named is in no setting, and on record all the same.
+    asked = f"backbone 'openai profile=gpt-4.1-mini max_retries=0' at {server.base_url}"
+    assert read_record(run_dir).provenance["endpoints"] == [asked]
 
 
 def test_requests_of_paired_cells_sample_alike(server: ScriptedOpenAI, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from memcon.learning.exploration import UcbConfig
 from memcon_policy_server import wire
 from memcon_policy_server.http.protocol import QuickProtocol
 from memcon_policy_server.options import OwnerOptions
-from support.owners import eventually
+from support.owners import HandClock, eventually
 from support.served_policy import ServedShards
 from support.wire import DECIDE, TABLE
 
@@ -37,7 +37,8 @@ CANCEL = b'{"table":"%b","episode_id":"none"}' % TABLE.encode()
 
 @pytest.fixture
 async def shards(tmp_path: Path) -> AsyncIterator[ServedShards]:
-    shards = ServedShards(tmp_path, token=TOKEN, options=OwnerOptions(durable_decides=False))
+    # An owner that has not seen its journal for a second answers the long way only.
+    shards = ServedShards(tmp_path, token=TOKEN, options=OwnerOptions(durable_decides=False), clock=HandClock())
     await shards.owners[0].open_table(TABLE, UcbConfig().learning_settings())
     yield shards
     await shards.close()
@@ -106,6 +107,13 @@ async def test_a_body_that_comes_behind_its_head_is_answered_the_short_way(shard
         await reader.readuntil(b"}")
     writer.close()
     assert HEAD in shards.apps[0].heads
+
+
+async def test_a_chunked_body_that_came_with_its_head_is_not_waited_for(shards: ServedShards) -> None:
+    connection, _, writer = await _connected(shards)
+    connection.data_received(request(length=b"transfer-encoding: chunked\r\n", body=CHUNKED))
+    assert shards.apps[0].answered[wire.DECIDE, 200] == 1
+    writer.close()
 
 
 async def test_a_head_whose_body_comes_in_pieces_goes_on(shards: ServedShards) -> None:

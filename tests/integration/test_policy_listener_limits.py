@@ -15,6 +15,7 @@ from memcon.errors import ConfigError, UnavailableError
 from memcon.learning.exploration import UcbConfig
 from memcon_policy_server import wire
 from memcon_policy_server.http.listener import Listener
+from memcon_policy_server.http.protocol import QuickProtocol
 from memcon_policy_server.options import Limits, OwnerOptions
 from support.owners import eventually
 from support.served_policy import ServedShards
@@ -159,7 +160,9 @@ async def test_a_head_without_end_is_refused(shards: ServedShards) -> None:
 
 async def test_what_is_no_http_is_refused_and_the_next_connection_lives(shards: ServedShards, wired: Wire) -> None:
     for data in (b"\x00\x01\x02\r\n\r\n", b"GET /v1/\xff HTTP/1.1\r\n\r\n", b"POST /v1/decide HTTP/9.9\r\n\r\n"):
-        assert (await said(shards.listeners[0].base_url, data, until_closed=True)).startswith(b"HTTP/1.1 400 ")
+        answer = await said(shards.listeners[0].base_url, data, until_closed=True)
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"] == "rejected"
     assert (await wired.post(wire.DECIDE, DECIDE))[0] == 200
 
 
@@ -214,6 +217,61 @@ async def test_draining_answers_what_is_open_and_refuses_what_comes(tmp_path: Pa
 
 async def test_a_connection_on_which_nothing_comes_is_closed(hasty: ServedShards) -> None:
     assert await said(hasty.listeners[0].base_url, b"", until_closed=True) == b""
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"\r\n", b""),
+        # Refused by its head alone; the rest never comes.
+        (b"POST /v1/decide HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{", b"HTTP/1.1 401 "),
+        (DECIDE_HEAD + b"content-length: 99999999\r\n\r\n{", b"HTTP/1.1 413 "),
+    ],
+)
+async def test_a_connection_on_which_no_whole_request_comes_is_closed(
+    hasty: ServedShards, data: bytes, status: bytes
+) -> None:
+    assert (await said(hasty.listeners[0].base_url, data, until_closed=True)).startswith(status)
+
+
+async def test_bytes_without_a_request_put_off_the_end_of_a_connection_no_more_than_once(hasty: ServedShards) -> None:
+    host, port = hasty.listeners[0].base_url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+
+    async def _trickle() -> None:
+        while True:
+            writer.write(b"\r\n")
+            await asyncio.wait({closed}, timeout=HASTY.request_timeout_s / 4)
+
+    closed = asyncio.ensure_future(reader.read())
+    trickling = asyncio.ensure_future(_trickle())
+    # A reset, when a byte comes behind the end.
+    await asyncio.wait({closed}, timeout=30.0)
+    trickling.cancel()
+
+    assert closed.done()
+    assert closed.exception() is not None or closed.result() == b""
+    writer.close()
+
+
+async def test_a_connection_is_kept_when_a_request_comes_whole_after_its_refusal(shards: ServedShards) -> None:
+    host, port = shards.listeners[0].base_url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    await eventually(lambda: shards.listeners[0]._server.server_state.connections)
+    (connection,) = shards.listeners[0]._server.server_state.connections
+    assert isinstance(connection, QuickProtocol)
+    refused = b"POST /v1/decide HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{"
+
+    writer.write(refused)
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 401 ")
+    first = connection.timeout_keep_alive_task
+    writer.write(b"}")
+    await eventually(lambda: connection.timeout_keep_alive_task not in {first, None})
+
+    timer = connection.timeout_keep_alive_task
+    assert timer is not None
+    assert timer.when() - asyncio.get_running_loop().time() > 10 * shards.options.limits.request_timeout_s
+    writer.close()
 
 
 async def test_connections_are_bounded_and_open_ones_go_on(shards: ServedShards, wired: Wire) -> None:

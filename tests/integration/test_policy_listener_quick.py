@@ -6,17 +6,17 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from memcon.learning.exploration import UcbConfig
 from memcon_policy_server import wire
 from memcon_policy_server.http import protocol
-from memcon_policy_server.http.protocol import MAX_HEAD_BYTES
+from memcon_policy_server.http.protocol import MAX_HEAD_BYTES, QuickProtocol
 from memcon_policy_server.options import Limits, OwnerOptions
 from memcon_policy_server.owner import group_commit
-from support.owners import eventually
+from support.owners import HandClock, eventually
 from support.served_policy import ServedShards
 from support.wire import DECIDE, OUTCOME, TABLE, said
 
@@ -48,7 +48,8 @@ def bodies(answer: bytes) -> list[tuple[int, Any]]:
 @pytest.fixture
 async def shards(tmp_path: Path) -> AsyncIterator[ServedShards]:
     limits = Limits(max_batch=4)
-    shards = ServedShards(tmp_path, options=OwnerOptions(durable_decides=False, limits=limits))
+    # An owner that has not seen its journal for a second answers the long way only.
+    shards = ServedShards(tmp_path, options=OwnerOptions(durable_decides=False, limits=limits), clock=HandClock())
     await shards.owners[0].open_table(TABLE, UcbConfig().learning_settings())
     yield shards
     await shards.close()
@@ -106,6 +107,34 @@ async def test_answers_that_wait_for_the_disk_keep_their_place(shards: ServedSha
     assert answers[0][1]["status"] == "credited"
     assert answers[2][1]["replies"][0]["status"] == "duplicate"
     assert [answers[index][1]["decision_id"] for index in (1, 5)] == ["d1", "d2"]
+
+
+@pytest.mark.parametrize("odd", [b"\0", b"no request\r\n\r\n", b"POST /v1/decide HTTP/1.1\r\n:\r\n\r\n"])
+async def test_a_request_is_answered_though_no_http_follows_it(shards: ServedShards, odd: bytes) -> None:
+    url = shards.listeners[0].base_url
+    [(_, reply)] = bodies(await said(url, request(decide(0))))
+    outcome = {**OUTCOME, "decision_id": "d0", "token": reply["token"]}
+    told = [request(outcome, path=wire.OUTCOME), request({"outcomes": [outcome]}, path=wire.OUTCOMES)]
+
+    answers = bodies(await said(url, b"".join(told) + odd, until_closed=True))
+
+    # Neither was told that it is refused: both are in the table.
+    assert [status for status, _ in answers] == [200, 200]
+    assert answers[0][1]["status"] == "credited"
+
+
+async def test_a_body_that_is_no_http_is_refused_in_its_turn(shards: ServedShards) -> None:
+    url = shards.listeners[0].base_url
+    broken = f"POST {wire.DECIDE} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nno number\r\n".encode()
+    _, go_on = await _held(shards, wire.DECIDE_BATCH)
+    asking = asyncio.create_task(
+        said(url, request({"decides": [decide(0)]}, path=wire.DECIDE_BATCH) + broken, until_closed=True)
+    )
+    connections = cast("set[QuickProtocol]", shards.listeners[0]._server.server_state.connections)
+    await eventually(lambda: [connection for connection in connections if connection.pipeline])
+    go_on.set()
+
+    assert [status for status, _ in bodies(await asking)] == [200, 400]
 
 
 async def _held(shards: ServedShards, path: str) -> tuple[asyncio.Event, asyncio.Event]:

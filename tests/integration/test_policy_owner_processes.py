@@ -23,7 +23,8 @@ from support.owners import eventually
 from support.waiting import wait_until
 
 EXIT_FAULT = 70
-# Answers each line of its input: "now N" decides without the disk, "durable N" waits for its commit.
+# Answers each line of its input: "now N" decides without the disk; "durable N" waits for its commit, and before that
+# for a look at the journal where the last one is too old.
 PROGRAM = """
 import asyncio, json, os, pathlib, sys, time
 from memcon.errors import MemconError
@@ -49,8 +50,10 @@ async def main():
         kind, number = (await asyncio.to_thread(sys.stdin.readline)).split()
         try:
             asked = time.monotonic()
-            reply = owner.decide_now(decide_request(int(number)))
-            if kind == "durable":
+            if kind == "now":
+                reply = owner.decide_now(decide_request(int(number)))
+            else:
+                reply = await owner.decide(decide_request(int(number)))
                 await owner.served()
             say(reply=reply.action_id, asked=asked)
         except MemconError as error:

@@ -109,7 +109,7 @@ def test_blocks_are_in_the_store_while_the_run_goes_on(machine: Machine) -> None
 
     def look() -> None:
         # One cell has ended, the next one is being played.
-        wait_until(lambda: at_least_one_block("watched"), within_s=10, what="a published block")
+        wait_until(lambda: at_least_one_block("watched"), within_s=40, what="a published block")
         printed = CliRunner().invoke(status.command, [f"{ROOT}/watched", "--json"], standalone_mode=False)
         assert printed.exception is None, printed.output
         told.append(json.loads(printed.output))
@@ -297,7 +297,7 @@ def test_a_dead_driver_is_unlocked_and_the_run_goes_on_from_what_was_published(
 
 
 def wait_and_stop(run: str) -> None:
-    wait_until(lambda: at_least_one_block(run), within_s=10, what="a published block")
+    wait_until(lambda: at_least_one_block(run), within_s=40, what="a published block")
     stop()
 
 
@@ -371,7 +371,7 @@ def test_a_driver_that_lives_and_was_unlocked_overwrites_nothing(machine: Machin
     thief = this_driver(tmp_path / "thief", "thief")
 
     def steal() -> None:
-        wait_until(lambda: at_least_one_block("stolen"), within_s=10, what="a published block")
+        wait_until(lambda: at_least_one_block("stolen"), within_s=40, what="a published block")
         with store_of("stolen") as store:
             break_lock(store)
             take(store, thief)

@@ -132,8 +132,8 @@ async def test_a_task_that_kills_its_workers_ends_unevaluable(tmp_path: Path) ->
 class _FailingRecord:
     """A backend whose record fails once."""
 
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
+    def __init__(self, inner: Any, error: Exception) -> None:
+        self._inner, self._error = inner, error
         self.failed = False
 
     def __getattr__(self, name: str) -> Any:
@@ -147,16 +147,17 @@ class _FailingRecord:
         tokens: int = self._inner.record(trajectory)
         if not self.failed:
             self.failed = True
-            raise OSError("index is gone")
+            raise self._error
         return tokens
 
 
-async def test_a_backend_that_fails_to_record_leaves_no_trace(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [OSError("index is gone"), UnavailableError("the vector store is away")])
+async def test_a_backend_that_fails_to_record_leaves_no_trace(error: Exception, tmp_path: Path) -> None:
     rig = StreamRig(spec_of(tmp_path, limit=2))
     broken: list[_FailingRecord] = []
 
     def wrap(inner: Any) -> Any:
-        broken.append(_FailingRecord(inner))
+        broken.append(_FailingRecord(inner, error))
         broken[-1].failed = len(broken) > 1
         return broken[-1]
 

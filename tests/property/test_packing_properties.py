@@ -47,6 +47,8 @@ TERMS = {
 NUMBERS = st.dictionaries(
     TEXT, st.dictionaries(TEXT, st.fixed_dictionaries({"q": NUMBER.map(float.hex), "taken": PLACE}))
 )
+# Of a run of decides, at its second place.
+RUN_ROW = [1, "decision", "episode", 0, 7, None, "noop"]
 EVENTS: dict[type[Event], st.SearchStrategy[Event]] = {
     Created: st.builds(Created, table=TEXT, settings=SETTINGS),
     SettingsChanged: st.builds(SettingsChanged, table=TEXT, settings=SETTINGS),
@@ -87,6 +89,31 @@ def test_events_come_back_as_they_were(events: list[Event]) -> None:
     assert [kind_of(event) for event in again] == [kind_of(event) for event in events]
 
 
+@settings(deadline=None, max_examples=50)
+@given(st.lists(EVENTS[Decided], min_size=8, max_size=20), st.lists(st.one_of(*EVENTS.values()), max_size=3))
+def test_runs_of_decides_come_back_as_they_were(decides: list[Event], others: list[Event]) -> None:
+    events = [*others, *decides, *others, *decides]
+
+    again = unpack(pack(events))
+
+    assert again == events
+    assert pack(again) == pack(events)
+
+
+def test_a_run_of_decides_names_each_chain_of_keys_once() -> None:
+    keys = ("a long key " * 20,)
+    decides = [Decided("table", f"decision-{n}", "episode", 0, keys, 2**64 - 1, None, "noop") for n in range(100)]
+
+    assert len(pack(decides)) < 100 * 60
+
+
+def test_a_body_that_was_written_before_there_were_runs_is_read_the_same() -> None:
+    decides = [Decided("table", f"decision-{n}", "episode", n, ("key",), n, ("noop",), "noop") for n in range(20)]
+    body = msgspec.msgpack.encode([["decided", decided] for decided in decides])
+
+    assert unpack(body) == unpack(pack(decides)) == decides
+
+
 def test_read_only_mappings_are_packed_like_dicts() -> None:
     cell: dict[str, str | int] = {"q": (0.5).hex(), "taken": 1}
     numbers = {"key": {"noop": cell}}
@@ -114,6 +141,14 @@ def test_read_only_mappings_are_packed_like_dicts() -> None:
             CodecError,
             "missing fields",
         ),
+        (msgspec.msgpack.encode([["decides", {"places": [["t", ["k"]]], "rows": [RUN_ROW]}]]), CodecError, "range"),
+        (
+            msgspec.msgpack.encode([["decides", {"places": [["t", ["k"]]], "rows": [[-1, *RUN_ROW[1:]]]}]]),
+            CodecError,
+            ">= 0",
+        ),
+        (msgspec.msgpack.encode([["decides", {"places": [], "rows": [RUN_ROW[:-1]]}]]), CodecError, "length 7"),
+        (msgspec.msgpack.encode([["decides", {"places": [], "rows": [], "why": 1}]]), CodecError, "unknown field"),
         (msgspec.msgpack.encode({"a": 1}), CodecError, "body of a commit"),
         (b"\x91", CodecError, "body of a commit"),
     ],

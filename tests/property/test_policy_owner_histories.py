@@ -19,7 +19,7 @@ from memcon_policy_server.journal.fold import folded
 from memcon_policy_server.options import OwnerOptions
 from memcon_policy_server.owner.shard_owner import ShardOwner
 from memcon_policy_server.sharding import snapshot_path
-from support.owners import ticks
+from support.owners import HandClock, ticks
 
 SETTINGS = UcbConfig().learning_settings()
 
@@ -81,7 +81,7 @@ async def check(directory: Path, steps: list[Step], *, durable: bool) -> None:
     options = OwnerOptions(
         durable_decides=durable, flush_every_s=0.0, snapshot_every=3, expire_after_s=1e6, default_reward=-0.25
     )
-    owner = ShardOwner(directory, shard=0, num_shards=1, options=options)
+    owner = ShardOwner(directory, shard=0, num_shards=1, options=options, clock=HandClock())
     await owner.open_table("table", SETTINGS)
     await History(owner).play(steps)
     served = await owner.served()
@@ -93,7 +93,7 @@ async def check(directory: Path, steps: list[Step], *, durable: bool) -> None:
     assert json.dumps(whole.dump("table")) == json.dumps(served["tables"]["table"])
     assert last_seq == served["last_seq"]
 
-    again = ShardOwner(directory, shard=0, num_shards=1, options=options)
+    again = ShardOwner(directory, shard=0, num_shards=1, options=options, clock=HandClock())
     assert json.dumps(await again.served()) == json.dumps(served)
     await again.close()
     assert snapshot_path(directory, 0).exists()

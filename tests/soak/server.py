@@ -7,7 +7,6 @@ import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from memcon_policy_server.journal.fold import folded
 from memcon_policy_server.journal.snapshot import read_snapshot
 from memcon_policy_server.journal.sqlite_journal import SqliteJournal
 from memcon_policy_server.secret import load_token
+from memcon_policy_server.serving.free_ports import free_ports
 from memcon_policy_server.sharding import journal_path, snapshot_path
 from soak.schedule import GATEWAY, OWNER
 from support.processes import processes_below
@@ -60,6 +60,7 @@ class MemconServe:
         self.folder = folder
         self.directory = folder / "policy"
         self.url = ""
+        self._http = httpx2.Client(trust_env=False, timeout=10.0)
 
     def start(self) -> None:
         config = self.folder / "soak.yaml"
@@ -68,7 +69,7 @@ class MemconServe:
         memcon = Path(sys.executable).with_name("memcon")
         with self._said.open("wb") as log:
             self._process = subprocess.Popen(
-                [str(memcon), "serve", str(config), f"port={_free_port()}", "--json"],
+                [str(memcon), "serve", str(config), f"port={free_ports(1)[0]}", "--json"],
                 cwd=self.folder,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -82,7 +83,7 @@ class MemconServe:
         assert line, f"memcon serve ended with code {self._process.wait()}: {self.said()}"
         self.url = str(json.loads(line)["url"])
         self.token = load_token(self.directory)
-        self._http = httpx2.Client(trust_env=False, timeout=10.0, headers=dict(authorization(self.token)))
+        self._http.headers.update(authorization(self.token))
 
     def said(self) -> str:
         """What the command wrote for people so far."""
@@ -104,6 +105,7 @@ class MemconServe:
 
     def abandon(self) -> None:
         """End it, if it still runs, whatever state it is in."""
+        self._http.close()
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -190,7 +192,7 @@ class MemconServe:
         return code
 
 
-def kill(process: psutil.Process | subprocess.Popen[str], *, within_s: float = 5.0) -> tuple[float, float]:
+def kill(process: psutil.Process | subprocess.Popen[str], *, within_s: float = 30.0) -> tuple[float, float]:
     """`kill -9`; the monotonic times before the kill and when the process was seen to have ended."""
     handle = os.pidfd_open(process.pid)
     try:
@@ -206,9 +208,3 @@ def _replica(command: str) -> str:
     """The deployment that a process of Serve's is of: its title names the method that runs behind a dot."""
     app = f"ray::ServeReplica:memcon-serve-{_NAME}"
     return command.partition(".")[0] if command.startswith(app) else ""
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -114,7 +114,7 @@ class Watch:
         try:
             answer = await self._answer(http, shard, url)
             # A port that was freed may be the new owner's.
-            if answer == GOOD and (await http.get(url + wire.HEALTH)).json().get("epoch") == newest:
+            if answer == GOOD and (await http.get(url + wire.HEALTH)).json().get("epoch", 0) >= newest:
                 answer = GONE
         except httpx2.HTTPError:
             answer = GONE

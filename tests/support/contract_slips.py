@@ -41,22 +41,21 @@ from memcon.testing import (
     AgentFrameworkContract,
     BenchmarkContract,
     ChatModelContract,
-    ClockContract,
     EmbedderContract,
     EnvironmentContract,
-    EpisodeSinkContract,
     LearningRuleContract,
     MakeBackend,
     MemoryBackendContract,
-    MemoryReaderContract,
-    PolicyClientContract,
-    ReadBack,
 )
 from memcon.testing.chat_model import ScriptedModel
+from memcon.testing.clock import ClockContract
 from memcon.testing.embedder import FixedEmbedder
 from memcon.testing.environment import ScriptedBenchmark, ScriptedEnvironment
 from memcon.testing.memory import ToyBackend
 from memcon.testing.policy import FakePolicyClient
+from memcon.testing.policy_contract import PolicyClientContract
+from memcon.testing.reader import MemoryReaderContract
+from memcon.testing.sink import EpisodeSinkContract, ReadBack
 from memcon.types import Episode, Insight, MemoryContext, Step, Task, Trajectory
 from memcon_workers.frameworks.lobster import Lobster, LobsterConfig
 

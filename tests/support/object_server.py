@@ -24,6 +24,8 @@ from typing import Any
 
 import pytest
 
+from memcon_policy_server.serving.free_ports import free_ports
+
 __all__ = ["ACCESS_KEY", "BUCKET", "PAGE", "SECRET_KEY", "Line", "ObjectServer", "object_server"]
 
 BUCKET = "memcon-runs"
@@ -144,8 +146,8 @@ class Line:
         self._released = threading.Event()
         # Set when the line has fallen silent.
         self.held = threading.Event()
-        with socket.create_server(("127.0.0.1", 0)) as chosen:
-            self.port = chosen.getsockname()[1]
+        # While the line is cut nobody else is given it.
+        (self.port,) = free_ports(1)
 
     @property
     def url(self) -> str:

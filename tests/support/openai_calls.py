@@ -12,8 +12,21 @@ from memcon.protocols import Message
 from memcon_workers.backbones.openai_chat import OpenAIChat
 from support.openai_server import KEY, Asked
 
-__all__ = ["HELLO", "Models", "assert_no_secret", "refused", "say_look"]
+__all__ = ["HELLO", "SWEEP", "Models", "assert_no_secret", "refused", "say_look"]
 
+# One cell over the profile that needs no base URL, whose prompts show all of a task; tests add what they need.
+SWEEP = """
+axes:
+  benchmark: [household]
+  framework: [{name: lobster, history_window: all, few_shot: 0, list_actions: true, loop_stop: false}]
+  backbone: [{name: openai, profile: gpt-4.1-mini, max_retries: 0}]
+  memory: [metagpt]
+  policy: [ucb]
+  seed: [0]
+embedder: hashing
+workers: 1
+tracking: {enabled: false}
+"""
 HELLO = (Message(role="system", content="You act."), Message(role="user", content="Goal: put a mug in shelf."))
 # As long a part of a key would tell.
 _TELLING = 6

@@ -65,7 +65,7 @@ class World:
 
     async def until_expired(self) -> None:
         """Wait until no decision is open."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while (await self.table())["open"]:
                 pass
 

@@ -23,7 +23,7 @@ class RecordedCommits:
         owner._journal.append = self.append  # type: ignore[method-assign]
 
     def append(self, events: Sequence[Event]) -> int:
-        self.may_go.wait(10)
+        self.may_go.wait(50)
         if self.fail is not None:
             raise self.fail
         self.batches.append(len(events))
@@ -49,7 +49,7 @@ async def ticks(count: int = 5) -> None:
         await asyncio.get_running_loop().run_in_executor(None, lambda: None)
 
 
-async def eventually(look: Callable[[], object], *, within_s: float = 10.0) -> None:
+async def eventually(look: Callable[[], object], *, within_s: float = 30.0) -> None:
     """Let the event loop run until `look` gives something true."""
     async with asyncio.timeout(within_s):
         while not look():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterable, Iterator
 
 import psutil
 
-__all__ = ["processes_below"]
+__all__ = ["kill_all", "processes_below"]
 
 
 def processes_below(pid: int, name: str = "") -> Iterator[psutil.Process]:
@@ -20,3 +21,10 @@ def processes_below(pid: int, name: str = "") -> Iterator[psutil.Process]:
                 yield process
         except psutil.NoSuchProcess:
             continue
+
+
+def kill_all(processes: Iterable[psutil.Process]) -> None:
+    """kill -9 of those that have not ended by themselves meanwhile."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from memcon.protocols import Clock
 from memcon_policy_server.client.http import HttpPolicyClient
 from memcon_policy_server.http.listener import Listener
 from memcon_policy_server.http.shard_app import PolicyApp, build_app
@@ -17,8 +18,16 @@ class ServedShards:
     """All shards of a policy folder in the running event loop; an awaitable shard map of itself."""
 
     def __init__(
-        self, directory: Path, num_shards: int = 1, *, token: str | None = None, options: OwnerOptions | None = None
+        self,
+        directory: Path,
+        num_shards: int = 1,
+        *,
+        token: str | None = None,
+        options: OwnerOptions | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        # Of the owners: no lease lapses under one that stands.
+        self._clock = clock
         self.directory, self.num_shards, self.token = directory, num_shards, token
         self.options = options or OwnerOptions()
         self.owners: list[ShardOwner] = []
@@ -60,7 +69,9 @@ class ServedShards:
         return build_app(self.owners[shard], token=self.token, limits=self.options.limits)
 
     def _own(self, shard: int) -> ShardOwner:
-        return ShardOwner(self.directory, shard=shard, num_shards=self.num_shards, options=self.options)
+        return ShardOwner(
+            self.directory, shard=shard, num_shards=self.num_shards, options=self.options, clock=self._clock
+        )
 
     def _listen(self, shard: int) -> Listener:
         listener = Listener(self.apps[shard])

@@ -50,7 +50,7 @@ def memcon(
         check=False,
         cwd=cwd,
         env={**os.environ, **(environment or {})},  # noqa: TID251 - a command needs the rest of it
-        timeout=55,
+        timeout=170,
     )
     return Printed(code=done.returncode, out=done.stdout or "", err=done.stderr)
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import psutil
 
+from memcon_platform.config import read_plan
+from memcon_platform.sweep.overview import overview
 from support.processes import processes_below
 from support.waiting import wait_until
 
@@ -65,10 +67,10 @@ class Sweep:
         assert code == 0, self.log.read_text()
 
     def done(self) -> int:
-        """Ended tasks, from the command `memcon status`."""
+        """Ended tasks, as `memcon status` counts them; here, since to start it takes as long as dozens of tasks."""
         if not (self.run_dir / "plan.json").exists():
             return 0
-        return int(record("status", self.run_dir)["done"])
+        return overview(read_plan(self.run_dir)).done
 
     def wait_for_tasks(self, count: int, *, within_s: float = 90) -> int:
         """Wait until `count` tasks have ended."""

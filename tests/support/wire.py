@@ -108,7 +108,7 @@ class Wire:
 
     def __init__(self, base_url: str, *, token: str | None = None) -> None:
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        self.http = httpx2.AsyncClient(trust_env=False, base_url=base_url, headers=headers)
+        self.http = httpx2.AsyncClient(trust_env=False, base_url=base_url, headers=headers, timeout=50.0)
 
     async def post(self, path: str, body: Any, **headers: str) -> tuple[int, Any]:
         """Status and reply; `body` is bytes, or what is sent as JSON, or as msgpack if the content-type says so."""

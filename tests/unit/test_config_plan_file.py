@@ -116,6 +116,33 @@ def test_a_continued_run_keeps_its_beginning_and_shows_a_change_of_version(
     ]
 
 
+def test_the_endpoints_of_every_launch_are_on_record(plan: RunPlan) -> None:
+    one, two, moved = (
+        "backbone 'a' at http://localhost:1/v1",
+        "backbone 'b' at http://localhost:2/v1",
+        "backbone 'b' at http://localhost:3/v1",
+    )
+    launches = [
+        (one, two),
+        # Less is left, and then nothing.
+        (two,),
+        (),
+        (moved,),
+        (moved,),
+        (one, moved),
+    ]
+    for number, endpoints in enumerate(launches):
+        write_plan(plan.run_dir, plan, wall_time_s=60.0 * number, endpoints=endpoints)
+
+    record = read_record(plan.run_dir)
+
+    assert record.provenance == {**provenance(), "endpoints": [one, two]}
+    assert [(later.at[14:16], later.provenance["endpoints"]) for later in record.continued_with] == [
+        ("03", [moved]),
+        ("05", [one, moved]),
+    ]
+
+
 def test_the_record_reads_back_with_the_launches_that_differ(plan: RunPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     write_plan(plan.run_dir, plan, wall_time_s=0.0)
     first = provenance()

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from memcon.clock import SystemClock
-from memcon.errors import InvariantError
-from memcon.protocols import AgentRun, StepResult
+from memcon.errors import InvariantError, UnavailableError
+from memcon.protocols import AgentRun, Observation, StepResult
 from memcon.testing.chat_model import ScriptedModel
 from memcon.testing.framework import FixedMemory, Switches, switch_task
-from memcon.types import Outcome, OutcomeClass
+from memcon.types import Outcome, OutcomeClass, Task
 from memcon_workers.episode import Player
 from memcon_workers.frameworks.lobster import Lobster, LobsterConfig
 
@@ -79,6 +79,38 @@ async def test_a_crash_of_the_framework_is_data(error: Exception) -> None:
     outcome = await outcome_of(Crashing(error))
     assert (outcome.outcome_class, outcome.error_boundary) == (OutcomeClass.UNEVALUABLE, "framework")
     assert type(error).__name__ in outcome.error
+
+
+class Away(Switches):
+    """A world whose own server does not answer at one of its calls."""
+
+    def __init__(self, *, at: str) -> None:
+        super().__init__()
+        self._at = at
+
+    def reset(self, task: Task, seed: int) -> Observation:
+        self._ask("reset")
+        return super().reset(task, seed)
+
+    def step(self, action: str) -> StepResult:
+        self._ask("step")
+        return super().step(action)
+
+    def _ask(self, call: str) -> None:
+        if call == self._at:
+            raise UnavailableError("the game server is away")
+
+
+@pytest.mark.parametrize("call", ["reset", "step"])
+async def test_a_world_whose_service_is_away_is_a_failure_of_the_environment(call: str) -> None:
+    outcome = await outcome_of(environment=Away(at=call))
+    assert (outcome.outcome_class, outcome.error_boundary) == (OutcomeClass.UNEVALUABLE, "environment")
+    assert outcome.error == f"environment failed during {call}: UnavailableError: the game server is away"
+
+
+async def test_a_framework_whose_service_is_away_is_a_failure_of_the_framework() -> None:
+    outcome = await outcome_of(Crashing(UnavailableError("the planner is away")))
+    assert (outcome.outcome_class, outcome.error_boundary) == (OutcomeClass.UNEVALUABLE, "framework")
 
 
 async def test_a_broken_invariant_is_no_data() -> None:

@@ -77,8 +77,8 @@ def answer(body: bytes, status: int = 200, extra: bytes = b"") -> bytes:
 async def test_one_connection_is_kept_for_requests_that_follow_each_other() -> None:
     peer = Peer([answer(b'{"a":1}')], [answer(b'{"a":2}')])
     async with linked(peer) as transport:
-        assert await transport.post(0, "/v1/decide", b"{}") == {"a": 1}
-        assert await transport.post(0, "/v1/decide", b"{}") == {"a": 2}
+        assert await transport.post(0, "/v1/open_table", b"{}") == {"a": 1}
+        assert await transport.post(0, "/v1/open_table", b"{}") == {"a": 2}
     assert peer.connections == 1
     assert b"authorization: Bearer secret\r\n" in peer.heads[0]
     assert b"memcon-shard: 0/1\r\n" in peer.heads[0]
@@ -88,7 +88,7 @@ async def test_an_answer_in_pieces_is_put_together() -> None:
     whole = answer(b'{"a":"' + b"x" * 5000 + b'"}')
     peer = Peer([whole[:9], whole[9:40], whole[40:3000], whole[3000:]])
     async with linked(peer) as transport:
-        assert (await transport.post(0, "/v1/decide", b"{}"))["a"] == "x" * 5000
+        assert (await transport.post(0, "/v1/open_table", b"{}"))["a"] == "x" * 5000
 
 
 async def test_a_refusal_is_the_owner_s_error() -> None:
@@ -114,14 +114,14 @@ async def test_what_is_no_answer_of_an_owner_is_unavailable(sent: list[bytes] | 
     async with linked(peer) as transport:
         with pytest.raises((UnavailableError, TimeoutError)):
             async with asyncio.timeout(0.5):
-                await transport.post(0, "/v1/decide", b"{}")
+                await transport.post(0, "/v1/open_table", b"{}")
 
 
 async def test_a_connection_that_will_close_is_not_used_again() -> None:
     peer = Peer([answer(b"{}", extra=b"connection: close\r\n")], [answer(b"{}")])
     async with linked(peer) as transport:
-        await transport.post(0, "/v1/decide", b"{}")
-        await transport.post(0, "/v1/decide", b"{}")
+        await transport.post(0, "/v1/open_table", b"{}")
+        await transport.post(0, "/v1/open_table", b"{}")
     assert peer.connections == 2
 
 
@@ -131,8 +131,8 @@ async def test_a_request_that_was_given_up_takes_its_connection_along() -> None:
     async with linked(peer) as transport:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
-                await transport.post(0, "/v1/decide", b"{}")
-        assert await transport.post(0, "/v1/decide", b"{}") == {"a": 2}
+                await transport.post(0, "/v1/open_table", b"{}")
+        assert await transport.post(0, "/v1/open_table", b"{}") == {"a": 2}
     assert peer.connections == 2
 
 

@@ -32,9 +32,8 @@ PUBLIC: dict[str, set[str]] = {
         "build_rule",
     },
     "memcon.testing": {
-        "AgentFrameworkContract", "BenchmarkContract", "ChatModelContract", "ClockContract", "EmbedderContract",
-        "EnvironmentContract", "EpisodeSinkContract", "LearningRuleContract", "MakeBackend", "MemoryBackendContract",
-        "MemoryReaderContract", "PolicyClientContract", "ReadBack", "Run",
+        "AgentFrameworkContract", "BenchmarkContract", "ChatModelContract", "EmbedderContract", "EnvironmentContract",
+        "LearningRuleContract", "MakeBackend", "MemoryBackendContract", "Run",
     },
     "memcon_platform.cli": {"main"},
     "memcon_platform.config": {

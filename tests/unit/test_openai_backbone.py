@@ -8,7 +8,6 @@ import pickle
 import re
 import sys
 import traceback
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -23,31 +22,7 @@ from support.openai_server import KEY, Fault, ScriptedOpenAI
 from support.waiting import wait_until
 
 pytest.importorskip("openai", reason="the extra `openai` is not installed; EXTRAS=all make test")
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[ScriptedOpenAI]:
-    with ScriptedOpenAI(rule=say_look) as server:
-        yield server
-
-
-@pytest.fixture
-def server(running: ScriptedOpenAI) -> ScriptedOpenAI:
-    running.forget()
-    return running
-
-
-@pytest.fixture
-async def models(server: ScriptedOpenAI) -> AsyncIterator[Models]:
-    models = Models(server.base_url)
-    yield models
-    await models.close()
+pytestmark = pytest.mark.usefixtures("openai_key")
 
 
 # --- settings ----------------------------------------------------------------------------------------------------
@@ -169,8 +144,8 @@ async def test_proxy_settings_that_cannot_be_used_are_told_without_their_text(
     assert "proxy-password" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_neither_model_nor_config_shows_or_pickles_the_key(server: ScriptedOpenAI) -> None:
-    config = OpenAIConfig(model="m-1", base_url=server.base_url)
+def test_neither_model_nor_config_shows_or_pickles_the_key(endpoint: ScriptedOpenAI) -> None:
+    config = OpenAIConfig(model="m-1", base_url=endpoint.base_url)
     model = OpenAIChat(config)
     told = [repr(config), codec.encode_json(config), pickle.dumps(config).decode("latin-1")]
     told += [repr(model), pickle.dumps(model).decode("latin-1"), repr(model._endpoint)]
@@ -180,35 +155,51 @@ def test_neither_model_nor_config_shows_or_pickles_the_key(server: ScriptedOpenA
     assert (again.model_id, again._key) == ("m-1", KEY)
 
 
+def test_the_endpoint_on_record_is_the_one_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endpoint_of(**parameters: str) -> str:
+        plugin = registry.plugin("backbone", "openai")
+        assert plugin.endpoint is not None
+        return plugin.endpoint(plugin.config(model="m-1", **parameters))
+
+    assert endpoint_of().removeprefix("https://") == "api.openai.com/v1"
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:8000/v1/")
+    assert endpoint_of() == "http://localhost:8000/v1"
+    assert endpoint_of(base_url="https://localhost/v1") == "https://localhost/v1"
+    monkeypatch.setenv("OPENAI_BASE_URL", f"http://ann:{KEY}@localhost:8000/v1")
+    with pytest.raises(ConfigError) as caught:
+        endpoint_of()
+    assert_no_secret(str(caught.value))
+
+
 async def test_the_base_url_is_the_configs_then_the_environments(
-    server: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
+    endpoint: ScriptedOpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    models = Models(server.base_url)
+    models = Models(endpoint.base_url)
     with ScriptedOpenAI(rule=say_look) as other:
         monkeypatch.setenv("OPENAI_BASE_URL", other.base_url)
         await models().complete(HELLO, seed=1)
-        assert (len(server.log), len(other.log)) == (1, 0)
+        assert (len(endpoint.log), len(other.log)) == (1, 0)
         # The profile's maker is elsewhere, so that the variable is what lets it be built.
         await models(base_url=None, model=None, profile="claude-sonnet-4").complete(HELLO, seed=1)
-        assert (len(server.log), len(other.log)) == (1, 1)
+        assert (len(endpoint.log), len(other.log)) == (1, 1)
         await models.close()
 
 
 # --- asking ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_request_holds_messages_model_and_the_settings(server: ScriptedOpenAI, models: Models) -> None:
+async def test_a_request_holds_messages_model_and_the_settings(endpoint: ScriptedOpenAI, models: Models) -> None:
     await models(profile="deepseek-v3.2", model=None).complete(HELLO, seed=2**63 + 12345)
-    (call,) = server.log
+    (call,) = endpoint.log
     assert call.messages == HELLO
     assert (call.model, call.temperature, call.max_tokens, call.seed) == ("deepseek-v3.2", 0.0, 256, 12345)
     assert dict(call.extra) == {}
 
 
-async def test_what_is_not_to_be_sent_is_not_sent(server: ScriptedOpenAI, models: Models) -> None:
+async def test_what_is_not_to_be_sent_is_not_sent(endpoint: ScriptedOpenAI, models: Models) -> None:
     settings = {"temperature": None, "send_seed": False, "max_tokens_field": "max_completion_tokens", "max_tokens": 9}
     await models(**settings, extra_body={"top_p": 0.5}).complete(HELLO, seed=1)
-    (call,) = server.log
+    (call,) = endpoint.log
     assert (call.temperature, call.seed, call.max_tokens) == (None, None, 9)
     assert dict(call.extra) == {"top_p": 0.5, "max_completion_tokens": 9}
 
@@ -219,36 +210,36 @@ async def test_requests_are_no_lines_of_a_log(models: Models, caplog: pytest.Log
     assert [record for record in caplog.records if not record.name.startswith("uvicorn")] == []
 
 
-async def test_every_seed_of_the_tree_fits_the_smallest_servers(server: ScriptedOpenAI, models: Models) -> None:
+async def test_every_seed_of_the_tree_fits_the_smallest_servers(endpoint: ScriptedOpenAI, models: Models) -> None:
     model = models()
     for seed in (0, SEEDS - 1, SEEDS, 2**64 - 1):
         await model.complete(HELLO, seed=seed)
-    assert [call.seed for call in server.log] == [0, SEEDS - 1, 0, SEEDS - 1]
+    assert [call.seed for call in endpoint.log] == [0, SEEDS - 1, 0, SEEDS - 1]
 
 
-async def test_text_usage_and_model_id_are_the_providers(server: ScriptedOpenAI, models: Models) -> None:
-    server.reports = "m-1-2025-04-14"
+async def test_text_usage_and_model_id_are_the_providers(endpoint: ScriptedOpenAI, models: Models) -> None:
+    endpoint.reports = "m-1-2025-04-14"
     completion = await models().complete(HELLO, seed=1)
-    (call,) = server.log
+    (call,) = endpoint.log
     assert completion.text == "look at shelf 1"
     assert (completion.prompt_tokens, completion.completion_tokens) == (call.prompt_tokens, call.completion_tokens)
     assert (call.prompt_tokens, call.completion_tokens) == (17, 4)
     assert completion.model_id == "m-1-2025-04-14"
 
 
-async def test_open_requests_of_a_model_are_bounded(server: ScriptedOpenAI, models: Models) -> None:
-    server.faults = lambda _asked: Fault(hang=True)
+async def test_open_requests_of_a_model_are_bounded(endpoint: ScriptedOpenAI, models: Models) -> None:
+    endpoint.faults = lambda _asked: Fault(hang=True)
     model = models(concurrency=2)
     calls = asyncio.gather(*(model.complete(HELLO, seed=seed) for seed in range(6)))
-    both = asyncio.to_thread(wait_until, lambda: server.open_now == 2, within_s=10, what="two open requests")
+    both = asyncio.to_thread(wait_until, lambda: endpoint.open_now == 2, within_s=10, what="two open requests")
     await both
-    server.release()
+    endpoint.release()
     assert len(await calls) == 6
-    assert server.most_open == 2
+    assert endpoint.most_open == 2
 
 
-def test_a_model_goes_on_in_another_event_loop(server: ScriptedOpenAI) -> None:
-    model = Models(server.base_url)()
+def test_a_model_goes_on_in_another_event_loop(endpoint: ScriptedOpenAI) -> None:
+    model = Models(endpoint.base_url)()
 
     async def once() -> str:
         text = (await model.complete(HELLO, seed=1)).text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from contextlib import closing
 from pathlib import Path
 
@@ -53,6 +54,19 @@ async def test_a_slow_owner_does_not_take_the_place_of_the_one_after_it(tmp_path
     publish(tmp_path, 0, slow)
 
     assert (await FolderShardMap(directory=tmp_path, num_shards=NUM_SHARDS)()).shards[0] == quick
+
+
+async def test_nobody_waits_for_an_owner_that_hangs_while_it_says_where_it_is(tmp_path: Path) -> None:
+    publish(tmp_path, 1, claim(tmp_path, 1))
+    publish(tmp_path, 0, claim(tmp_path, 0))
+    read = FolderShardMap(directory=tmp_path, num_shards=NUM_SHARDS)
+
+    with address_path(tmp_path, 0).open("a") as hanging:
+        fcntl.flock(hanging, fcntl.LOCK_EX)
+        with pytest.raises(UnavailableError, match="shard 0"):
+            await read()
+
+    assert len(await read()) == NUM_SHARDS
 
 
 async def test_an_owner_over_a_restored_journal_is_found_though_its_epoch_is_older(tmp_path: Path) -> None:

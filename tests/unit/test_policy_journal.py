@@ -165,6 +165,26 @@ def test_a_reader_keeps_no_owner_from_committing(tmp_path: Path, monkeypatch: py
         assert len(list(reading)) == 4
 
 
+def test_a_journal_that_is_written_while_it_is_read_is_no_damaged_one(tmp_path: Path) -> None:
+    # Closed in order, so that it is read without a lock and without a file beside it.
+    path = written(tmp_path / "shard-0.sqlite", 1001)
+    with opened(path, read_only=True) as reader:
+        reading, other = reader.read(), reader.read()
+        next(reading)
+        next(other)
+        with opened(path) as owner:
+            owner.claim()
+            owner.append([event(1001)])
+            # Beside the file so far.
+            assert len(list(other)) == 1000
+            owner.mark_exported(1001)
+            owner.compact(1001, lambda _: None)
+        # Now all of it is in the file itself.
+        with pytest.raises(LockedError, match="began to write it meanwhile; run the same command again"):
+            list(reading)
+        assert len(list(reader.read(1001))) == 1
+
+
 def test_a_claim_gives_up_on_a_process_that_never_ends_its_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,13 +21,15 @@ from memcon_policy_server.options import OwnerOptions
 from memcon_policy_server.owner import snapshot_writer
 from memcon_policy_server.owner.shard_owner import ShardOwner
 from memcon_policy_server.sharding import snapshot_path
-from support.owners import RecordedCommits, eventually, ticks
+from support.owners import HandClock, RecordedCommits, eventually, ticks
 
 SETTINGS = UcbConfig().learning_settings()
 
 
 def new_owner(directory: Path, *, every: int = 10, **options: Any) -> ShardOwner:
-    return ShardOwner(directory, shard=0, num_shards=1, options=OwnerOptions(snapshot_every=every, **options))
+    given = OwnerOptions(snapshot_every=every, **options)
+    # No lease lapses under a clock that stands.
+    return ShardOwner(directory, shard=0, num_shards=1, options=given, clock=HandClock())
 
 
 async def decided(owner: ShardOwner, numbers: range) -> list[DecideReply]:

@@ -102,6 +102,21 @@ def test_decide_again_gives_the_same_answer_and_no_event() -> None:
     assert numbers(shard) == (1, 0)
 
 
+def test_open_decisions_at_one_key_share_its_text() -> None:
+    shard = new_shard()
+    decided(shard, 1, "a key")
+    again = PolicyShard(0, 1, SECRET)
+    again.load(shard.state())
+
+    for known in (shard, again):
+        # As over a wire: the same text, and not the same object.
+        texts = ["".join(["a ", "key"]) for _ in range(2)]
+        events = [known.decide(decide_request(n, key=text)).events[0] for n, text in enumerate(texts, start=2)]
+        kept = [event.keys[0] for event in events if isinstance(event, Decided)]
+        assert kept == texts
+        assert kept[0] is kept[1]
+
+
 def test_visits_of_another_key_leave_the_choice_unchanged() -> None:
     alone, beside = new_shard(), new_shard()
     for n in range(30):

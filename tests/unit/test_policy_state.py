@@ -75,7 +75,7 @@ def test_what_was_captured_is_the_state_of_that_moment_whenever_it_is_written_ou
     shard.freeze_table("table", True)
 
     assert shard.state() != before
-    assert captured(lambda: None) == before
+    assert loaded(captured).state() == before
 
 
 def test_loaded_shard_repeats_its_answers_whole() -> None:

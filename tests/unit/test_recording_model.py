@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memcon.clock import SystemClock
-from memcon.errors import BoundaryError, ProviderError, UnavailableError
+from memcon.errors import Boundary, BoundaryError, ProviderError, UnavailableError
 from memcon.protocols import AgentRun, Completion, Message
 from memcon.testing.framework import Switches, switch_task
 from memcon.types import MemoryContext, OutcomeClass, Step
@@ -120,7 +120,10 @@ async def test_a_model_that_is_away_is_a_failure_of_the_backbone() -> None:
 
 
 async def test_a_policy_that_is_away_stays_one_of_the_policy() -> None:
-    attempt = await attempt_of(Answering("a-2025"), memory=Memory(UnavailableError("the policy server is away")))
+    # As the controller of memory tells it.
+    away = BoundaryError(Boundary.POLICY, "decide", UnavailableError("the policy server is away"))
+
+    attempt = await attempt_of(Answering("a-2025"), memory=Memory(away))
 
     assert (attempt.outcome.error_boundary, attempt.model_ids) == ("policy", ())
 
@@ -131,11 +134,11 @@ async def test_a_provider_that_refuses_us_is_no_end_of_a_task(framework: Any) ->
         await attempt_of(Answering(ProviderError("the key is refused")), framework=framework)
 
 
-async def test_the_errors_of_the_model_itself_pass_through() -> None:
-    failing = RecordingModel(Answering(ValueError("a bug of its own")))
+@pytest.mark.parametrize("error", [ValueError("a bug of its own"), UnavailableError("away")])
+async def test_whatever_a_model_raises_is_told_as_the_backbones(error: Exception) -> None:
+    # To frameworks too that know no boundaries.
+    failing = RecordingModel(Answering(error))
 
-    with pytest.raises(ValueError, match="a bug of its own"):
+    with pytest.raises(BoundaryError, match=f"^backbone failed during complete: {type(error).__name__}: {error}$"):
         await failing.complete(ASKED, seed=0)
-    with pytest.raises(BoundaryError, match="backbone failed during complete: UnavailableError: away"):
-        await RecordingModel(Answering(UnavailableError("away"))).complete(ASKED, seed=0)
     assert failing.refusal is None

@@ -17,7 +17,7 @@ from memcon import registry
 from memcon.errors import ConfigError, MemconError, ProviderError, UnknownNameError
 from memcon_platform.config import RunPlan, load
 from memcon_platform.sweep.launch import Launch, launch, open_local
-from memcon_platform.sweep.preflight import check_plugins
+from memcon_platform.sweep.preflight import check_plugins, endpoints
 from memcon_platform.sweep.runner import RunEnd
 from support.plugged import plugged
 from support.shell import SMALL, SMOKE
@@ -45,9 +45,12 @@ def checked(checks: dict[tuple[str, str], Check]) -> Iterator[None]:
 def asked_for(plan: RunPlan) -> str:
     """What is shown while the plug-ins of all streams are asked."""
     shown = io.StringIO()
-    names = [(cell.cell_id, stream) for cell in plan.cells for stream in range(cell.streams)]
-    asyncio.run(check_plugins(plan, names, Console(file=shown, width=400)))
+    asyncio.run(check_plugins(plan, streams_of(plan), Console(file=shown, width=400)))
     return shown.getvalue()
+
+
+def streams_of(plan: RunPlan) -> list[tuple[str, int]]:
+    return [(cell.cell_id, stream) for cell in plan.cells for stream in range(cell.streams)]
 
 
 def launched(plan: RunPlan) -> RunEnd:
@@ -141,6 +144,28 @@ def test_a_refusal_that_names_its_plug_in_is_not_told_twice(tmp_path: Path) -> N
 
 def test_without_checks_nothing_is_asked_and_nothing_said(tmp_path: Path) -> None:
     assert asked_for(plan_of(tmp_path)) == ""
+
+
+def test_each_distinct_entry_says_where_it_is_asked(tmp_path: Path) -> None:
+    imitator = dataclasses.replace(
+        registry.plugin("backbone", "imitator"), endpoint=lambda config: f"http://localhost/{config.noise}"
+    )
+    with plugged({("backbone", "imitator"): imitator}):
+        plan = plan_of(tmp_path, TWO_STRENGTHS, "axes.seed=[0,1]", "include=[]")
+        assert endpoints(plan, streams_of(plan)) == [
+            "backbone 'imitator' at http://localhost/0.3",
+            "backbone 'imitator noise=0.1' at http://localhost/0.1",
+        ]
+        assert endpoints(plan, []) == []
+
+
+def test_an_entry_that_is_asked_nowhere_is_named(tmp_path: Path) -> None:
+    def nowhere(_config: object) -> str:
+        raise KeyError("HOST")
+
+    lost = dataclasses.replace(registry.plugin("backbone", "imitator"), endpoint=nowhere)
+    with plugged({("backbone", "imitator"): lost}), pytest.raises(ConfigError, match="its endpoint failed: KeyError"):
+        launched(plan_of(tmp_path))
 
 
 def test_a_refused_launch_has_written_nothing_and_a_finished_run_asks_nothing(tmp_path: Path) -> None:

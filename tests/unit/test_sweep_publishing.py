@@ -28,14 +28,14 @@ class Store:
 
     def publish(self, files: Collection[Path]) -> None:
         self.tries.append(list(files))
-        assert self.hold.wait(10)
+        assert self.hold.wait(50)
         if self.away:
             raise ObjectStoreError("write s3://bucket/a", "it cannot be reached", "check the network", away=True)
         self.there += files
 
 
 def tried(store: Store, times: int) -> None:
-    wait_until(lambda: len(store.tries) >= times, within_s=5, what=f"{times} tries")
+    wait_until(lambda: len(store.tries) >= times, within_s=30, what=f"{times} tries")
 
 
 def test_files_are_published_as_they_come() -> None:
@@ -54,7 +54,7 @@ def test_what_could_not_be_published_waits_for_the_next_files_and_is_told_once()
     store.away = True
     publisher = Publisher(store.publish, said.append)
     publisher.submit([ONE])
-    wait_until(lambda: said, within_s=5, what="a word")
+    wait_until(lambda: said, within_s=30, what="a word")
     publisher.submit([TWO])
     tried(store, 2)
     store.away = False

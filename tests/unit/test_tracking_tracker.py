@@ -79,7 +79,7 @@ def test_a_short_outage_loses_nothing() -> None:
     tracking.cell_started(cell())
     for ordinal in range(5):
         tracking.task_ended("c1", 0, ordinal, {"success": 1.0})
-    assert store.logged.wait(10)
+    assert store.logged.wait(30)
 
     assert tracking.close() == TrackingEnd()
     assert sorted(row.step for _, row in store.rows) == [0, 1, 2, 3, 4]
@@ -111,9 +111,10 @@ def test_a_full_queue_never_makes_the_sweep_wait() -> None:
         raise ConnectionError("gave up")
 
     tracking = MlflowTracker("http://slow", limits=Limits(queue_size=4, flush_s=0.01, close_s=0.05), open_store=hang)
-    tracking.start(RUN)
+    # Taken from the queue before the store is opened, in which the thread hangs.
     tracking.cell_started(cell())
-    assert started.wait(10)
+    tracking.start(RUN)
+    assert started.wait(30)
 
     for ordinal in range(100):
         tracking.task_ended("c1", 0, ordinal, {"success": 1.0})

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memcon import registry
 from memcon.clock import SystemClock
 from memcon.control.settings import PreloadSettings
-from memcon.errors import StorageError
-from memcon.protocols import AgentRun
+from memcon.errors import StorageError, UnavailableError
+from memcon.protocols import AgentRun, Environment
 from memcon.store import StreamStore
 from memcon.testing.chat_model import ScriptedModel
 from memcon.testing.framework import FixedMemory, Switches, switch_task
@@ -24,6 +26,7 @@ from memcon_policy_server.sharding import export_path, journal_path
 from memcon_workers.episode import Attempt, Player
 from memcon_workers.spec import PluginSpec, StreamError, StreamReady, StreamResult, TaskEnded
 from memcon_workers.worker import Worker
+from support.plugged import plugged
 from support.streams import MemorySink, spec_of
 
 
@@ -54,6 +57,32 @@ async def test_a_claim_does_not_wait_for_ever(tmp_path: Path) -> None:
     assert "is held by process" in result.message
     living.close()
     await worker.close()
+
+
+class _Closed:
+    """A benchmark that has tasks and cannot open its world."""
+
+    def __init__(self, inner: Any, error: Exception) -> None:
+        self._inner, self._error = inner, error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def environment(self) -> Environment:
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [OSError("no display"), UnavailableError("no display")])
+async def test_a_world_that_cannot_be_opened_is_named_as_what_failed(error: Exception, tmp_path: Path) -> None:
+    spec, worker = spec_of(tmp_path, limit=1), _worker(0.0)
+    found = registry.plugin("benchmark", spec.benchmark.name)
+    closed = dataclasses.replace(found, build=lambda config: _Closed(found.build(config), error))
+    with plugged({("benchmark", spec.benchmark.name): closed}):
+        result = await worker.run_stream(spec, worker_died=False)
+    await worker.close()
+
+    assert isinstance(result, StreamError)
+    assert result.message == f"environment failed during opening: {type(error).__name__}: no display"
 
 
 async def _told(worker: Worker) -> list[TaskEnded | StreamReady]:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from memcon.control.controller import TaskMemory
-from memcon.errors import Boundary, BoundaryError, UnavailableError, boundary
+from memcon.errors import Boundary, BoundaryError, boundary
 from memcon.protocols import AgentFramework, AgentRun, ChatModel, Clock, Environment, MemoryReader
 from memcon.types import Outcome, OutcomeClass, StepKind, Task, TokenUsage, Trial
 from memcon_workers.recording import RecordingModel
@@ -90,8 +90,6 @@ class Player:
             return self._failed(start, Boundary.WALL_TIME, f"the task took longer than {self.time_limit_s} s")
         except BoundaryError as error:
             return self._failed(start, error.boundary, str(error))
-        except UnavailableError as error:
-            return self._failed(start, Boundary.POLICY, str(error))
         return Attempt(run=run, outcome=self._outcome(run, self.clock.monotonic() - start))
 
     def _outcome(self, run: AgentRun, duration_s: float) -> Outcome:

@@ -29,8 +29,9 @@ __all__ = ["PracticeBook"]
 
 _log = logging.getLogger(__name__)
 
-# Sets of attempts that are kept for the streams to come; streams of a cell follow each other.
-_KEPT = 8
+# Sets of attempts that are kept for the streams to come, less than a megabyte each. Cells that differ by memory or
+# policy alone come one seed after the other: a study's benchmarks, sources and seeds must all have room.
+_KEPT = 32
 
 _NO_PRELOAD = "take `preload` off the memory, or take another benchmark"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memcon.errors import Boundary, BoundaryError, ProviderError, UnavailableError
+from memcon.errors import Boundary, ProviderError, boundary
 from memcon.protocols import ChatModel, Completion, Message
 
 __all__ = ["RecordingModel"]
@@ -37,10 +37,8 @@ class RecordingModel:
             ProviderError: the provider refuses us.
         """
         try:
-            completion = await self._model.complete(messages, seed=seed)
-        except UnavailableError as error:
-            # Unclassified, it would pass for a policy server that is away.
-            raise BoundaryError(Boundary.BACKBONE, "complete", error) from error
+            with boundary(Boundary.BACKBONE, "complete"):
+                completion = await self._model.complete(messages, seed=seed)
         except ProviderError as error:
             self.refusal = error
             raise

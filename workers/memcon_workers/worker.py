@@ -18,7 +18,7 @@ from typing import Any
 from memcon import codec, registry
 from memcon.clock import SystemClock
 from memcon.control.controller import ControllerParts, MemoryController, StreamPlace
-from memcon.errors import LockedError, MemconError
+from memcon.errors import Boundary, LockedError, MemconError, boundary
 from memcon.protocols import Benchmark, ChatModel, Embedder, Environment, EpisodeSink, MemoryBackend, PolicyClient
 from memcon.store import StreamStore
 from memcon.types import Task
@@ -82,7 +82,8 @@ class Worker:
         if spec.gated:
             self._gates[name] = Gate(self._stop)
         try:
-            environment = benchmark.environment()
+            with boundary(Boundary.ENVIRONMENT, "opening"):
+                environment = benchmark.environment()
             parts = self._parts(spec, benchmark, environment, store)
             loop = StreamLoop(spec, parts, stop=self._stop, tell=self._tell)
             return await loop.run(worker_died=worker_died)
@@ -168,7 +169,8 @@ class Worker:
     def _all_tasks(self, spec: PluginSpec, benchmark: Benchmark) -> list[Task]:
         key = codec.encode_json(spec)
         if key not in self._tasks:
-            self._tasks[key] = list(benchmark.tasks())
+            with boundary(Boundary.ENVIRONMENT, "tasks"):
+                self._tasks[key] = list(benchmark.tasks())
         return self._tasks[key]
 
     async def _open_store(self, spec: StreamSpec) -> StreamStore:

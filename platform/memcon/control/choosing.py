@@ -15,7 +15,7 @@ from memcon.control.decisions import chosen
 from memcon.control.operations import Operations
 from memcon.control.parts import ControllerParts
 from memcon.control.settings import ControlSettings
-from memcon.errors import Boundary, BoundaryError, ConfigError, InvariantError, UnavailableError, boundary
+from memcon.errors import Boundary, ConfigError, InvariantError, boundary
 from memcon.learning import actions, state_key
 from memcon.policy_types import DecideReply, DecideRequest, LearningSettings
 from memcon.protocols import PolicyClient
@@ -181,10 +181,7 @@ class PolicyChooser:
             explain=self._parts.control.explain,
         )
         with boundary(Boundary.POLICY, "decide"):
-            try:
-                return await self._policy.decide(request)
-            except UnavailableError as error:
-                raise BoundaryError(Boundary.POLICY, "decide", error) from error
+            return await self._policy.decide(request)
 
 
 def masked_arms(

@@ -65,6 +65,7 @@ class QTable:
         "_place",
         "_priors",
         "_size",
+        "_texts",
         "cells",
         "seen",
         "shared",
@@ -87,6 +88,8 @@ class QTable:
         self._credit = self._kernels.credit
         # Key -> the first cell of its row, to be read only. Row 0 is that of a key never met.
         self.starts: dict[str, int] = {}
+        # The key of each row.
+        self._texts = [""]
         self._allocate(np.zeros((_FIRST_ROWS, _PLANES, self._num_arms), dtype=np.float64))
         # The prior equals Q before the first update (MC-28).
         for i, prior in enumerate(self._priors):
@@ -116,6 +119,14 @@ class QTable:
         self._frozen = frozen
 
     # --- reading -------------------------------------------------------------------------------------------------
+
+    def own(self, keys: tuple[str, ...]) -> tuple[str, ...] | None:
+        """`keys` in this table's own texts, for whoever keeps them; None unless each has numbers of its own."""
+        if len(keys) == 1:
+            at = self.starts.get(keys[0])
+            # The chain is made anew: a list of them is one more miss of the caches among a million keys.
+            return None if at is None else (self._texts[at // self._size],)
+        return keys if keys and all(key in self.starts for key in keys) else None
 
     def rows(self, keys: tuple[str, ...]) -> bytes:
         """q, taken and credited at each key as they are now: float64, shape (len(keys), 3, num_arms), native order.
@@ -219,6 +230,7 @@ class QTable:
             self._grow(2 * at)
         self.cells[at : at + self._size] = self.cells[: self._size]
         self.starts[key] = at
+        self._texts.append(key)
         return at
 
     def _grow(self, num_cells: int) -> None:
@@ -270,6 +282,7 @@ class QTable:
         self.cells[first:used] = memoryview(rows).cast("d")
         # The same dict: a selector has it.
         self.starts.update({key: first + number * self._size for number, key in enumerate(keys)})
+        self._texts.extend(keys)
 
     def state(self) -> dict[str, Any]:
         """Everything, as values that msgpack takes: the keys, oldest first, and their rows as native float64 bytes."""

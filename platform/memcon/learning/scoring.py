@@ -57,9 +57,10 @@ class Scoring:
     def __init__(self, table: str, settings: LearningSettings) -> None:
         check_settings(settings)
         self.settings: LearningSettings = settings
-        self._table = table
+        self.name = table
         self._rule = build_rule(settings)
         self._numbers = QTable(settings)
+        self.own_keys = self._numbers.own
         self._quick = quick_rule(self._rule, settings, self._numbers)
         # Chance only decides between equals.
         self._is_even = isinstance(self._rule, TieSetRule)
@@ -84,11 +85,6 @@ class Scoring:
         """`key` has numbers of its own."""
         return key in self._numbers.starts
 
-    def knows(self, keys: tuple[str, ...]) -> bool:
-        """Each of `keys` has numbers of its own."""
-        starts = self._numbers.starts
-        return keys[0] in starts if len(keys) == 1 else bool(keys) and all(key in starts for key in keys)
-
     def choose(
         self,
         keys: tuple[str, ...],
@@ -109,7 +105,7 @@ class Scoring:
         if not self._has_one_key or len(keys) != 1 or not keys[0]:
             self._check_chain(keys)
         if not 0 <= draw <= _MAX_DRAW:
-            raise ConfigError(f"table '{self._table}': draw = {draw}; expected 64 bits, 0 <= draw < 2^64")
+            raise ConfigError(f"table '{self.name}': draw = {draw}; expected 64 bits, 0 <= draw < 2^64")
         arms = self._all if allowed is None else self._in_arm_order(allowed)
         if self._quick is not None and instead_of is None:
             return self._quick.choose(keys[0], arms, draw)
@@ -187,7 +183,7 @@ class Scoring:
             # The text is the caller's: one key needs no other to agree with.
             if len(keys) != 1 or not keys[0]:
                 raise ConfigError(
-                    f"table '{self._table}': keys = {list(keys)}; expected one key of '{self._schemas[0].label}'"
+                    f"table '{self.name}': keys = {list(keys)}; expected one key of '{self._schemas[0].label}'"
                 )
         elif keys not in self._chains:
             state_key.check_chain(self._schemas, keys)
@@ -209,10 +205,10 @@ class Scoring:
         asked = set(allowed)
         for arm in allowed:
             if arm not in self._arms:
-                raise UnknownNameError(f"allowed arm of table '{self._table}'", arm, self.settings.action_ids)
+                raise UnknownNameError(f"allowed arm of table '{self.name}'", arm, self.settings.action_ids)
         if not asked:
             raise ConfigError(
-                f"table '{self._table}': no arm is allowed; allow at least one of {', '.join(self.settings.action_ids)}"
+                f"table '{self.name}': no arm is allowed; allow at least one of {', '.join(self.settings.action_ids)}"
             )
         return tuple([arm for arm in self.settings.action_ids if arm in asked])
 

@@ -13,7 +13,7 @@ from memcon import ids
 from memcon.errors import ConfigError, InvariantError, MemconError, NotFoundError
 from memcon.learning import transfer
 from memcon.learning.events import Created, Credited, Decided, Event, Imported
-from memcon.learning.table import Captured, PolicyTable
+from memcon.learning.table import PolicyTable
 from memcon.policy_types import LearningSettings
 
 __all__ = ["ShardTables"]
@@ -153,26 +153,26 @@ class ShardTables:
 
     def state(self) -> dict[str, Any]:
         """All that `load` needs to go on from here, as values that msgpack takes."""
-        return self.captured()(lambda: None)
+        state = self.captured()
+        return {**state, "tables": {name: {**t, "open": list(t["open"])} for name, t in state["tables"].items()}}
 
-    def captured(self, only: str | None = None) -> Captured:
-        """What gives the `state` of this moment later, in any thread: containers are copied here, and no more.
+    def captured(self, only: str | None = None) -> dict[str, Any]:
+        """The `state` of this moment, to be read later and in any thread: containers are copied here, and no more.
 
-        With `only` of this table alone. What it is called with is called again and again meanwhile, so that a thread
-        can let others have the interpreter.
+        The open decisions of a table are a sequence whose items are made when they are read. With `only` of this table
+        alone.
 
         Raises:
             NotFoundError: no such table.
         """
         tables = self._tables if only is None else {only: self._table(only)}
-        captured = {name: table.captured() for name, table in tables.items()}
-        rest = {
+        return {
             "version": _STATE_VERSION,
             "shard": self._shard,
             "num_shards": self._num_shards,
             "received": self._received,
+            "tables": {name: table.captured() for name, table in tables.items()},
         }
-        return lambda between: {**rest, "tables": {name: state(between) for name, state in captured.items()}}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from a `state` of the same shard, as if this fresh one had folded all events before it.

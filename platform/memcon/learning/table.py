@@ -6,10 +6,10 @@ and applies them here, and a replay applies the journaled ones, so that both run
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from memcon import codec
 from memcon.errors import InvariantError
@@ -33,11 +33,7 @@ from memcon.learning.scoring import OpenDecision, Scoring
 from memcon.learning.settings import difference, encode_settings
 from memcon.policy_types import LearningSettings
 
-__all__ = ["SUPERSEDED", "Captured", "PolicyTable"]
-
-# A state as it was at one moment, written out when called; it calls what it is given after every few hundred things.
-Captured: TypeAlias = Callable[[Callable[[], object]], dict[str, Any]]
-_PART = 256
+__all__ = ["SUPERSEDED", "PolicyTable"]
 
 # Reason of a cancel that the decide of the same id with another key brings; the id opens again at once.
 SUPERSEDED = "superseded"
@@ -134,7 +130,7 @@ class PolicyTable(Scoring):
     def _apply_imported(self, event: Imported) -> None:
         # Journals of several shards each have their own keys of one import, and may be folded together.
         if self._source not in {"", event.source}:
-            raise InvariantError(f"table '{self._table}': imported from '{event.source}' after '{self._source}'")
+            raise InvariantError(f"table '{self.name}': imported from '{event.source}' after '{self._source}'")
         transfer.check_numbers(self.settings, event.numbers)
         self.take_over(event, self.rows_of(event))
 
@@ -281,24 +277,15 @@ class PolicyTable(Scoring):
 
     def _heading(self) -> dict[str, Any]:
         imported = {"imported": self._source} if self._source else {}
-        return {"table": self._table, "settings": encode_settings(self.settings), **imported}
+        return {"table": self.name, "settings": encode_settings(self.settings), **imported}
 
-    def captured(self) -> Captured:
-        """What gives all that `load` needs, as it is now, in order, as values that msgpack takes.
+    def captured(self) -> dict[str, Any]:
+        """All that `load` needs, as it is now, in order, as values that msgpack takes; "open" a slice at a time.
 
-        This is quick, since an event loop waits for it; what it gives may be called later and in any thread.
+        This is quick, since an event loop waits for it; what it gives may be read later and in any thread.
         """
         # One that is open never changes, but for its token.
-        opened, rest = list(self._open.values()), self._but_open()
-
-        def _written_out(between: Callable[[], object]) -> dict[str, Any]:
-            states: list[tuple[Any, ...]] = []
-            for begin in range(0, len(opened), _PART):
-                states += [_open_state(decision) for decision in opened[begin : begin + _PART]]
-                between()
-            return {**rest, "open": states}
-
-        return _written_out
+        return {**self._but_open(), "open": _OpenStates(list(self._open.values()))}
 
     def _but_open(self) -> dict[str, Any]:
         return {
@@ -330,7 +317,7 @@ class PolicyTable(Scoring):
     def _load_open(self, kept: list[Any]) -> tuple[str, OpenDecision]:
         decision_id, episode_id, position, keys, draw, allowed, action_id, version, received, counted, rows = kept
         event = Decided(
-            table=self._table,
+            table=self.name,
             decision_id=decision_id,
             episode_id=episode_id,
             position=position,
@@ -345,6 +332,20 @@ class PolicyTable(Scoring):
         return decision_id, OpenDecision(
             event=event, choice=choice, rows=rows, version=version, received=received, counted=counted
         )
+
+
+class _OpenStates(Sequence[Any]):
+    """What is kept of open decisions, made when it is read: all of it at once is as large as the decisions."""
+
+    def __init__(self, opened: list[OpenDecision]) -> None:
+        self._opened = opened
+
+    def __len__(self) -> int:
+        return len(self._opened)
+
+    def __getitem__(self, place: Any) -> Any:
+        found = self._opened[place]
+        return [_open_state(opened) for opened in found] if isinstance(found, list) else _open_state(found)
 
 
 def _open_state(opened: OpenDecision) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Contract bodies and fakes for every port; shipped, so that plug-in authors run the same suites.
+"""Contract bodies for every kind of plug-in; shipped, so that plug-in authors run the same suites.
 
 An author's test is a subclass that gives what is to be tested; plain pytest runs it (extra `testing`):
 
@@ -22,11 +22,10 @@ AgentFrameworkContract: `framework`. Memory is asked before every model call, an
 LearningRuleContract: `plugin` (`config`). Chances sum to 1 over the allowed arms and are those of the draws; a rule
     remembers nothing, so that a journal folds to the same table; NaN is refused.
 EmbedderContract: `embedder`. Unit vectors, float32, with the same bits in any batch.
-PolicyClientContract: `client`. One answer a decision id, one credit a decision, cancels that leave no count.
-EpisodeSinkContract: `sink`, `read_back`. MemoryReaderContract: `reader`. ClockContract: `clock`.
 
 A failure names the method of the port, what the contract wants of it, and what was met. Fakes lie in `chat_model`,
-`framework`, `environment`, `memory`, `embedder` and `policy`.
+`framework`, `environment`, `memory` and `embedder`. The bodies of the ports that nobody plugs in (policy client, sink,
+memory reader, clock) lie in their own modules, for memcon's own tests.
 
 Raises:
     MissingExtraError: pytest is not installed.
@@ -43,7 +42,6 @@ if find_spec("pytest") is None:
 
 from memcon.testing.benchmark_contract import BenchmarkContract
 from memcon.testing.chat_model import ChatModelContract
-from memcon.testing.clock import ClockContract
 from memcon.testing.contract import Run
 from memcon.testing.embedder import EmbedderContract
 from memcon.testing.environment_contract import EnvironmentContract
@@ -51,23 +49,15 @@ from memcon.testing.framework_contract import AgentFrameworkContract
 from memcon.testing.learning_rule import LearningRuleContract
 from memcon.testing.memory_case import MakeBackend
 from memcon.testing.memory_contract import MemoryBackendContract
-from memcon.testing.policy_contract import PolicyClientContract
-from memcon.testing.reader import MemoryReaderContract
-from memcon.testing.sink import EpisodeSinkContract, ReadBack
 
 __all__ = [
     "AgentFrameworkContract",
     "BenchmarkContract",
     "ChatModelContract",
-    "ClockContract",
     "EmbedderContract",
     "EnvironmentContract",
-    "EpisodeSinkContract",
     "LearningRuleContract",
     "MakeBackend",
     "MemoryBackendContract",
-    "MemoryReaderContract",
-    "PolicyClientContract",
-    "ReadBack",
     "Run",
 ]

@@ -29,7 +29,7 @@ from memcon_policy_server.wire import RejectedError
 __all__ = ["run_load"]
 
 # Batches are built before the load begins, as far as they fit in here and a server may get to them.
-_PREPARED_BYTES = 64 << 20
+_PREPARED_BYTES = 160 << 20
 _MOST_DECISIONS_PER_S = 250_000
 
 
@@ -86,7 +86,7 @@ class _Generator:
         if load.rate is None:
             for connection in list(self._connections):
                 self._begin(connection, self.clock())
-            loop.call_later(self._end - self.clock(), self._no_more)
+            self._await_the_end()
         else:
             self._idle.extend(self._connections)
             _Pacer(begin, load, loop, self.arrive, self._no_more).start()
@@ -192,6 +192,14 @@ class _Generator:
             raise UnavailableError(f"no connection to {place}: {error.strerror or error}; is it running?") from error
         self._connections.append(connection)
         return connection
+
+    def _await_the_end(self) -> None:
+        """End a closed loop when its seconds are over, by the clock that jobs are counted with."""
+        left_s = self._end - self.clock()
+        if left_s > 0:
+            asyncio.get_running_loop().call_later(left_s, self._await_the_end)
+        else:
+            self._no_more()
 
     def _no_more(self) -> None:
         self._more = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,13 +75,16 @@ def started(overrides: Sequence[str] = ()) -> Iterator[Server]:
     """
     from memcon_platform.serving import server_options
     from memcon_policy_server.secret import load_token
+    from memcon_policy_server.serving.free_ports import free_ports
     from memcon_policy_server.serving.server import Serving
 
     # Ray prints to stdout when its actors end, where the figures' JSON belongs.
     quiet = contextlib.redirect_stdout(sys.stderr)
     with quiet, tempfile.TemporaryDirectory(prefix="memcon-bench-") as name:
         config = Path(name) / "bench.yaml"
-        settings = {"directory": f"{name}/policy", "port": _free_port(), "tables": {TABLE: "ucb"}}
+        # HAProxy takes no port 0.
+        (port,) = free_ports(1)
+        settings = {"directory": f"{name}/policy", "port": port, "tables": {TABLE: "ucb"}}
         config.write_text(json.dumps(settings), encoding="utf-8")
         plan = load_serving(config, overrides)
         serving = Serving(server_options(plan))
@@ -126,10 +128,3 @@ def _ask(method: str, url: str, token: str | None, message: Mapping[str, Any] | 
         return reply_of(httpx2.request(method, url, json=message, headers=headers, timeout=_TIMEOUT_S, trust_env=False))
     except (httpx2.HTTPError, httpx2.InvalidURL, UnavailableError) as error:
         raise UnavailableError(f"{method} {url}: {error}; is it the gateway of a memcon server?") from error
-
-
-def _free_port() -> int:
-    """A port that nobody listens on now: HAProxy takes no port 0."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

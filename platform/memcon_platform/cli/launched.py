@@ -17,6 +17,7 @@ from memcon_platform.cli.tracked import say, tracked
 from memcon_platform.config.plan import RunPlan
 
 if TYPE_CHECKING:
+    from memcon_platform.sweep.publication import Publication
     from memcon_platform.sweep.runner import RunEnd
 
 __all__ = ["place_of", "run_plan"]
@@ -58,15 +59,33 @@ def run_plan(
         except Interrupted:
             click.echo("stopped at once; the same command again repeats the open tasks and goes on", err=True)
             return _INTERRUPTED
-        if then is not None and not end.stopped:
-            then(plan, end)
-        unpublished = "" if publication is None else publication.finish(Progress())
-        for line in failure_lines(end.failures.items()):
-            click.echo(f"error: {line}", err=True)
-        if unpublished:
-            click.echo(f"error: {' '.join(unpublished.split())}", err=True)
-            return _FAILED
-        if end.stopped:
-            click.echo("stopped; the same command again goes on", err=True)
+        try:
+            if then is not None and not end.stopped:
+                then(plan, end)
+            for line in failure_lines(end.failures.items()):
+                click.echo(f"error: {line}", err=True)
+            unpublished = "" if publication is None else _published(publication, end, console)
+        except KeyboardInterrupt:
+            if publication is None:
+                raise
+            click.echo(publication.interrupted(), err=True)
             return _INTERRUPTED
+    return _code(end, unpublished)
+
+
+def _published(publication: Publication, end: RunEnd, console: Console) -> str:
+    if end.stopped:
+        # Whoever has asked for an end may not want to wait for a store that is silent.
+        say(console, f"publishing to {publication.uri}; Ctrl-C leaves that to the same command again", "dim")
+    return publication.finish(Progress())
+
+
+def _code(end: RunEnd, unpublished: str) -> int:
+    """The exit code; tells what there is to tell of it."""
+    if unpublished:
+        click.echo(f"error: {' '.join(unpublished.split())}", err=True)
+        return _FAILED
+    if end.stopped:
+        click.echo("stopped; the same command again goes on", err=True)
+        return _INTERRUPTED
     return _FAILED if end.failures else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,12 +47,13 @@ _PLAIN = (
     *("cell_id", "place", "seed", "streams", "split", "table_scope", "max_open_episodes", "start_from", "preload"),
     *("limit", "stream_tasks", "settings"),
 )
+_ENDPOINTS = "endpoints"
 _REMEDY = "restore it from a copy, or move the run folder away and start again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launched:
-    """A launch of the run under another version, Python or commit than those on record before it."""
+    """A launch of the run under another version, Python, commit or endpoint than those on record before it."""
 
     # ISO 8601, UTC.
     at: str
@@ -80,11 +81,11 @@ def has_plan(run_dir: Path) -> bool:
     return (run_dir / PLAN_FILE).exists()
 
 
-def write_plan(run_dir: Path, plan: RunPlan, *, wall_time_s: float) -> None:
+def write_plan(run_dir: Path, plan: RunPlan, *, wall_time_s: float, endpoints: Sequence[str] = ()) -> None:
     """Write plan.json and config.yaml. A run that goes on keeps its first `created_at` and provenance.
 
-    A provenance that differs from those on record (a version, Python or commit) is added under `continued_with`,
-    so that a mixed run shows itself.
+    A provenance that differs from those on record (a version, Python or commit, or one of the `endpoints` that this
+    launch asks) is added under `continued_with`, so that a mixed run shows itself.
 
     Raises:
         StorageError: the folder cannot be written.
@@ -92,12 +93,14 @@ def write_plan(run_dir: Path, plan: RunPlan, *, wall_time_s: float) -> None:
     """
     plugins = [(kind, getattr(cell, kind).name) for cell in plan.cells for kind in _PLUGINS]
     at = datetime.fromtimestamp(wall_time_s, UTC).isoformat(timespec="seconds")
-    now = {"at": at, "provenance": provenance(plugins)}
+    asked = {_ENDPOINTS: list(endpoints)} if endpoints else {}
+    made_with = {**provenance(plugins), **asked}
+    now = {"at": at, "provenance": made_with}
     record = {
         "schema_version": PLAN_SCHEMA,
         "run": plan.run,
-        "created_at": now["at"],
-        "provenance": now["provenance"],
+        "created_at": at,
+        "provenance": made_with,
         "continued_with": [],
         "run_settings": codec.encode(plan.settings),
         "config": plan.resolved,
@@ -106,13 +109,20 @@ def write_plan(run_dir: Path, plan: RunPlan, *, wall_time_s: float) -> None:
     if has_plan(run_dir):
         earlier = read_record(run_dir)
         record |= {key: codec.encode(getattr(earlier, key)) for key in ("created_at", "provenance", "continued_with")}
-        if now["provenance"] not in [earlier.provenance, *(launched.provenance for launched in earlier.continued_with)]:
+        on_record = [earlier.provenance, *(launched.provenance for launched in earlier.continued_with)]
+        if not any(_covers(past, made_with) for past in on_record):
             record["continued_with"].append(now)
     # OmegaConf takes 50 ms to import, and readers of the plan have no use for it.
     from memcon_platform.config.source import to_yaml
 
     replace_file(run_dir / CONFIG_FILE, to_yaml(plan.resolved))
     replace_file(run_dir / PLAN_FILE, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _covers(past: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether `past` says all of `now`: a launch asks only the endpoints of what is left."""
+    is_same = {**past, _ENDPOINTS: None} == {**now, _ENDPOINTS: None}
+    return is_same and set(now.get(_ENDPOINTS, ())).issubset(past.get(_ENDPOINTS, ()))
 
 
 def no_run(run_dir: Path) -> NotFoundError:

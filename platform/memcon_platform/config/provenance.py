@@ -1,4 +1,4 @@
-"""Where a run's numbers come from: versions and commit. No host, user or path."""
+"""Where a run's numbers come from: versions and commit. No host, user or path of the machine."""
 
 from __future__ import annotations
 

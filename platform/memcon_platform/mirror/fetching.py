@@ -125,10 +125,16 @@ def _receive(
             problem = error.problem if isinstance(error, DamagedFileError) else "it does not exist"
             raise _TornError(f"{store.uri}/{key}", problem) from error
 
-    for done, (key, stored) in enumerate(each(get, keys), start=1):
+    done = 0
+
+    def received(key: str, stored: Stored) -> None:
+        nonlocal done
         synced.agree(folder, key, stored.sha256, etag=stored.etag)
+        done += 1
         if progress is not None:
             progress(done, len(keys))
+
+    each(get, keys, received)
 
 
 def _remove(path: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from memcon.errors import ConflictError
+from memcon.errors import ConflictError, DamagedFileError
 from memcon_platform.mirror.manifest import MANIFEST_KEY, FileEntry, Manifest, digest_of, read_manifest, render
 from memcon_platform.mirror.selection import is_publishable, key_of, publishable_keys
 from memcon_platform.mirror.synced import OPEN, Known, Synced, folder_lock, load, rebased
@@ -42,6 +42,7 @@ def publish(
     store: ObjectStore,
     *,
     files: Iterable[Path] | None = None,
+    may_go: Callable[[str], bool] | None = None,
     progress: Progress | None = None,
 ) -> Published:
     """Bring the copy of `folder` under the store's prefix up to date: objects first, then the manifest.
@@ -49,13 +50,15 @@ def publish(
     `files` names what to look at; None: every file that may have a copy, and every object, so that one which was lost
     or overwritten in the store is put again. No process may have a database open that is looked at. A file that is gone
     here goes there too. Secrets, locks and whatever else is this machine's alone is left out even when it is named. One
-    publish of many files costs one manifest, so let files gather.
+    publish of many files costs one manifest, so let files gather. `may_go` says which keys the folder may have no more
+    (None: all).
 
     Cut short at any moment, the former manifest stands. An object that was being replaced then differs from it, which
     every reader notices, until the next publish from here.
 
     Raises:
         ConflictError: somebody else has published here, or this folder has never been brought up to date.
+        DamagedFileError: files are gone from the folder that may not go; nothing was written.
         ObjectStoreError: the store cannot be used; the folder is whole, and the same call does the rest.
         StorageError: a file cannot be read.
     """
@@ -65,11 +68,17 @@ def publish(
         looked_at = _keys(folder, synced, files)
         harmed = _harmed(synced, store, there) if files is None and there else frozenset()
         changes = _changes(folder, synced, there, looked_at, harmed)
+        if may_go and (lost := [key for key in changes.gone if not may_go(key)]):
+            raise DamagedFileError(
+                folder,
+                f"{len(lost)} files that {store.uri} has are gone from it, {lost[0]} first",
+                "nothing was published; put them back, or move the folder away, then run the same command again to go "
+                "on from what is there",
+            )
         entries = dict(there.files) if there else {}
         _send(folder, store, synced, changes, entries, progress)
         _finish(folder, store, synced, there, entries)
-        for _ in each(store.delete, changes.gone):
-            pass
+        each(store.delete, changes.gone, lambda _key, _done: None)
     return Published(uploaded=len(changes.new) + len(changes.changed), skipped=tuple(changes.skipped))
 
 
@@ -146,18 +155,22 @@ def _send(
         stored = store.put_file(key, folder / key)
         return Known(size=stored.size, mtime_ns=mtime_ns, sha256=stored.sha256, etag=stored.etag)
 
+    total, done = len(changes.new) + len(changes.changed), 0
+
+    def sent(key: str, known: Known) -> None:
+        nonlocal done
+        synced.files[key] = known
+        entries[key] = FileEntry(size=known.size, sha256=known.sha256)
+        done += 1
+        if progress is not None:
+            progress(done, total)
+
     for key in changes.gone:
         synced.files.pop(key, None)
         entries.pop(key, None)
-    total, done = len(changes.new) + len(changes.changed), 0
     # Replaced objects last: until the manifest is there, the former one is wrong about them.
     for keys in (changes.new, changes.changed):
-        for key, known in each(put, keys):
-            synced.files[key] = known
-            entries[key] = FileEntry(size=known.size, sha256=known.sha256)
-            done += 1
-            if progress is not None:
-                progress(done, total)
+        each(put, keys, sent)
 
 
 def _finish(

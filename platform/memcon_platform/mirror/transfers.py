@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import TypeVar
 
 __all__ = ["Progress", "each"]
@@ -16,17 +19,43 @@ Progress = Callable[[int, int], None]
 _THREADS = 4
 
 
-def each(transfer: Callable[[str], T], keys: Sequence[str]) -> Iterator[tuple[str, T]]:
-    """Run `transfer` for each key, some at a time; give (key, result) as they end.
+def each(transfer: Callable[[str], T], keys: Sequence[str], then: Callable[[str, T], object]) -> None:
+    """Run `transfer` for each key, some at a time, and `then` with key and result here, one at a time, as they end.
 
-    The first error is raised, once the transfers that were under way have ended; no other one is begun.
+    The first error is raised, once the transfers that were under way have ended; no other one is begun. Ctrl-C waits
+    for none of them: with a store that is silent they end with the process.
     """
-    if not keys:
-        return
-    pool = ThreadPoolExecutor(max_workers=min(_THREADS, len(keys)), thread_name_prefix="mirror")
+    waiting, ended = deque(keys), SimpleQueue[tuple[str, Future[T]]]()
+    # Daemons, and no executor, whose threads the interpreter waits for at its end.
+    threads = [
+        threading.Thread(target=_work, args=(transfer, waiting, ended), name=f"mirror-{number}", daemon=True)
+        for number in range(min(_THREADS, len(keys)))
+    ]
+    for thread in threads:
+        thread.start()
     try:
-        pending = {pool.submit(transfer, key): key for key in keys}
-        for done in as_completed(pending):
-            yield pending[done], done.result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        for _ in keys:
+            key, result = ended.get()
+            then(key, result.result())
+    except KeyboardInterrupt:
+        waiting.clear()
+        raise
+    except BaseException:
+        waiting.clear()
+        for thread in threads:
+            thread.join()
+        raise
+
+
+def _work(transfer: Callable[[str], T], waiting: deque[str], ended: SimpleQueue[tuple[str, Future[T]]]) -> None:
+    while True:
+        try:
+            key = waiting.popleft()
+        except IndexError:
+            return
+        result: Future[T] = Future()
+        try:
+            result.set_result(transfer(key))
+        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+            result.set_exception(error)
+        ended.put((key, result))

@@ -32,8 +32,8 @@ def notes(record: RunRecord, cells: Sequence[CellResult], groups: Sequence[Group
     found = _unfinished(cells)
     if record.continued_with:
         found.append(
-            "The run was continued under another version, Python or commit than it was begun with (plan.json, "
-            "`continued_with`): its rows may mix both."
+            "The run was continued under another version, Python, commit or endpoint than it was begun with "
+            "(plan.json, `continued_with`): its rows may mix both."
         )
     found += [
         f"{named(group)}: {group.success.unevaluable} of {group.found} tasks could not be evaluated and are outside "

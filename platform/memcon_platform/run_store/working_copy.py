@@ -18,12 +18,10 @@ from memcon_platform.mirror import Manifest, fetch_run, unpublished
 from memcon_platform.mirror.synced import load, rebased
 from memcon_platform.objects import ObjectStore
 
-__all__ = ["WorkingCopy", "open_working_copy"]
+__all__ = ["WorkingCopy", "may_go", "open_working_copy"]
 
 # Hidden, so that it is never published: a copy of the folder elsewhere is another working copy.
 _STATE_FILE = ".working_copy.json"
-# Files that a launch removes (why a stream failed) or makes anew. Whatever else is not there was lost.
-_MAY_BE_GONE = (".error", "report.html")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,7 +55,7 @@ class WorkingCopy:
                 say(f"{store.uri} holds no run any more: it is published anew from {self.folder}")
             return
         is_behind = rebased(synced, there).manifest != there.digest
-        lacking = [key for key in there.files if not (key.endswith(_MAY_BE_GONE) or (self.folder / key).exists())]
+        lacking = [key for key in there.files if not (may_go(key) or (self.folder / key).exists())]
         if not is_behind and not lacking:
             return
         # What an earlier fetch wrote before it was cut short is no work of this folder, and what is lost is none.
@@ -78,11 +76,35 @@ class WorkingCopy:
         self.save()
         fetch_run(store, self.folder)
 
+    @property
+    def is_gone(self) -> bool:
+        """Somebody has removed or emptied the folder."""
+        return not (self.folder / _STATE_FILE).exists()
+
+    def refuse_gone(self) -> None:
+        """Refuse to publish from a folder that somebody has emptied.
+
+        Raises:
+            DamagedFileError: so it is.
+        """
+        if self.is_gone:
+            raise DamagedFileError(
+                self.folder,
+                "the working copy was removed or emptied while its run went on",
+                "nothing more is published; move away what is left of it, then run the same command again to go on "
+                "from what was published",
+            )
+
     def is_ready(self) -> None:
         """What a fetched run needs has been done."""
         if self.is_raw:
             self.is_raw = False
             self.save()
+
+
+def may_go(key: str) -> bool:
+    """Whether a launch removes such files of a run itself: whatever else is not there was lost."""
+    return key.endswith((".error", "report.html"))
 
 
 def open_working_copy(folder: Path) -> WorkingCopy:

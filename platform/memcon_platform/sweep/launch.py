@@ -19,7 +19,7 @@ from memcon_platform.sweep.interrupts import interrupts
 from memcon_platform.sweep.losses import refuse_lost_journals
 from memcon_platform.sweep.overview import statuses
 from memcon_platform.sweep.pool import LocalPool, Pool
-from memcon_platform.sweep.preflight import check_plugins
+from memcon_platform.sweep.preflight import check_plugins, endpoints
 from memcon_platform.sweep.progress import Progress, Snapshot
 from memcon_platform.sweep.remains import streams_left, write_served_tables
 from memcon_platform.sweep.run_folder import driving, policy_folder
@@ -72,8 +72,9 @@ async def launch(plan: RunPlan, how: Launch) -> tuple[RunPlan, RunEnd]:
         specs = stream_specs(plan, prepared.memory_files, prepared.memory_ended)
         names = streams_left(plan, found)
         # What only has to be written or delivered asks nothing of a plug-in.
-        await check_plugins(plan, [name for name in names if found[name][0].num_ended < found[name][1]], how.console)
-        write_plan(plan.run_dir, plan, wall_time_s=SystemClock().wall())
+        unplayed = [name for name in names if found[name][0].num_ended < found[name][1]]
+        await check_plugins(plan, unplayed, how.console)
+        write_plan(plan.run_dir, plan, wall_time_s=SystemClock().wall(), endpoints=endpoints(plan, unplayed))
         write_starts(plan.run_dir, prepared.starts)
         left = {name: specs[name] for name in names}
         observer = how.observe(plan, any(status.num_ended for status, _ in found.values()))

@@ -5,17 +5,20 @@ Plan and config are published when they are written, each block when it is whole
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from memcon.errors import ConflictError, MemconError
+from memcon.errors import ConflictError, DamagedFileError, MemconError
 from memcon_platform.config import RunPlan, has_plan
 from memcon_platform.config.plan_file import CONFIG_FILE, PLAN_FILE
 from memcon_platform.mirror import publish, read_manifest, unpublished
+from memcon_platform.mirror.publishing import Published
+from memcon_platform.mirror.selection import publishable_keys
+from memcon_platform.mirror.transfers import Progress
 from memcon_platform.objects import ObjectStore, open_objects
 from memcon_platform.run_store.lock import Driver, driver_of, release, take, this_driver
-from memcon_platform.run_store.working_copy import WorkingCopy, open_working_copy
+from memcon_platform.run_store.working_copy import WorkingCopy, may_go, open_working_copy
 from memcon_platform.sweep.handover import adopt, close_databases, drop_unbacked_blocks, undelivered
 from memcon_platform.sweep.publishing import BlockWatch, Publisher
 from memcon_platform.sweep.run_folder import holding
@@ -32,9 +35,12 @@ Observe = Callable[[RunPlan, bool], Observer]
 class Publication:
     """What this launch publishes of the run in `folder` to `store`."""
 
-    def __init__(self, folder: Path, store: ObjectStore, driver: Driver, say: Callable[[str], None]) -> None:
-        self._folder, self._store, self._driver, self._say = folder, store, driver, say
-        self._publisher = Publisher(lambda files: publish(folder, store, files=files), say)
+    def __init__(self, copy: WorkingCopy, store: ObjectStore, driver: Driver, say: Callable[[str], None]) -> None:
+        self.uri = store.uri
+        # What was lost of the working copy, once that is known; nothing is published after it.
+        self.loss: DamagedFileError | None = None
+        self._copy, self._folder, self._store, self._driver, self._say = copy, copy.folder, store, driver, say
+        self._publisher = Publisher(lambda files: self._publish(files=files), say)
         self._is_finished = False
 
     def watching(self, observe: Observe) -> Observe:
@@ -58,8 +64,14 @@ class Publication:
         self._publisher.join()
         try:
             return self._finish(tell)
+        except DamagedFileError as error:
+            if self._copy.is_gone:
+                # Nobody can go on from it, so that it holds nobody up.
+                with suppress(MemconError):
+                    release(self._store, self._driver)
+            return str(error)
         except MemconError as error:
-            waiting = len(unpublished(self._folder, self._store.uri))
+            waiting = self._waiting()
             if not waiting:
                 return f"no file of {self._folder} waits, but {self._store.uri} is not free yet: {error}"
             told = f"the run is whole in {self._folder}, and {waiting} files are not in {self._store.uri} yet: {error}"
@@ -67,14 +79,42 @@ class Publication:
             is_told = isinstance(error, ConflictError) or "the same command again" in str(error)
             return told if is_told else f"{told}; run the same command again to publish them"
 
+    def interrupted(self) -> str:
+        """What the store has and what it lacks when nobody waits for the end of `finish`."""
+        waiting, total = self._waiting(), len(publishable_keys(self._folder))
+        lacks = f"{waiting} of its {total} files are not in {self._store.uri} yet"
+        return (
+            f"stopped while publishing: the run is whole in {self._folder}, and "
+            f"{lacks if waiting else f'all in {self._store.uri}, which is not free yet'}; the same command again does "
+            "the rest"
+        )
+
+    def _publish(self, *, files: Collection[Path] | None = None, progress: Progress | None = None) -> Published:
+        """As `publish`, and never with less than the store has of the run.
+
+        Raises:
+            DamagedFileError: the folder has lost something.
+            MemconError: as in `publish`.
+        """
+        try:
+            self._copy.refuse_gone()
+            return publish(self._folder, self._store, files=files, may_go=may_go, progress=progress)
+        except DamagedFileError as error:
+            self.loss = error
+            raise
+
+    def _waiting(self) -> int:
+        return len(unpublished(self._folder, self._store.uri))
+
     def _finish(self, tell: Callable[[str], None] | None) -> str:
         def progress(done: int, total: int) -> None:
             if tell is not None:
                 tell(f"publishing to {self._store.uri}: {done} of {total} files")
 
-        if has_plan(self._folder):
+        # Without a plan nothing was begun, or all of it is lost.
+        if has_plan(self._folder) or read_manifest(self._store) is not None:
             close_databases(self._folder)
-            skipped = publish(self._folder, self._store, progress=progress).skipped
+            skipped = self._publish(progress=progress).skipped
             if skipped:
                 return (
                     f"{len(skipped)} files of {self._folder} are open in another process and not in {self._store.uri} "
@@ -92,7 +132,7 @@ class Publication:
     def finish_failed(self) -> None:
         """As `finish`, after an error that is told: what cannot be done is said beside it."""
         with suppress(MemconError):
-            if not self._is_finished and (problem := self.finish()):
+            if not self._is_finished and (problem := self.finish()) and self.loss is None:
                 self._say(problem)
 
     def abandon(self) -> None:
@@ -111,6 +151,7 @@ def published(plan: RunPlan, say: Callable[[str], None]) -> Iterator[Publication
         ConflictError: store and working copy have both gone on, or outcomes wait at another machine.
         ObjectStoreError: the store cannot be used; nothing was begun.
         StorageError: the working copy cannot be written.
+        DamagedFileError: it was emptied while the block ran, of whose error that is the cause.
     """
     if plan.uri is None:
         yield None
@@ -129,12 +170,15 @@ def published(plan: RunPlan, say: Callable[[str], None]) -> Iterator[Publication
                 with suppress(MemconError):
                     release(store, driver)
                 raise
-            publication = Publication(plan.run_dir, store, driver, say)
+            publication = Publication(copy, store, driver, say)
             try:
                 yield publication
-            except Exception:
+            except Exception as error:
                 # A bug too, such as in a report: what was played must not wait here for its repair.
                 publication.finish_failed()
+                if publication.loss is not None:
+                    # The other one is what came of it.
+                    raise publication.loss from error
                 raise
             finally:
                 publication.abandon()

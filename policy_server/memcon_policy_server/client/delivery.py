@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from memcon.errors import MemconError, StorageError, UnavailableError
+from memcon.errors import InvariantError, MemconError, StorageError, UnavailableError
 from memcon.policy_types import CancelRequest, OutcomeRequest
 from memcon_policy_server.client.http import HttpPolicyClient
 from memcon_policy_server.client.spool import Message, Refusal, Spool, Spooled
@@ -27,8 +27,8 @@ T = TypeVar("T")
 # Messages on their way at once.
 ROUND_SIZE = 256
 LONGEST_PAUSE_S = 5.0
-# What mending the server or the token makes good; all else is an answer for ever.
-_LATER = (UnavailableError, UnauthorizedError)
+# What mending the server, the token or this client makes good; all else is an answer for ever.
+_LATER = (UnavailableError, UnauthorizedError, InvariantError)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,7 +127,8 @@ class Delivery:
             for item, error in zip(batch, answers, strict=True):
                 if isinstance(error, _LATER):
                     later = error
-                    away.add(self._shard_of(item))
+                    # A defect is of its message, and holds up no other.
+                    away |= set() if isinstance(error, InvariantError) else {self._shard_of(item)}
             refused = [
                 (item, error)
                 for item, error in zip(batch, answers, strict=True)
@@ -158,6 +159,8 @@ class Delivery:
                 await self._client.cancel(message)
         except MemconError as error:
             return error
+        except Exception as error:  # noqa: BLE001 - no word of the server: the message is kept, and others are delivered
+            return InvariantError(f"delivering {type(message).__name__}: {error!r}; report it as a bug")
         return None
 
     async def _on_disk(self, call: Callable[[], T]) -> T:

@@ -12,7 +12,7 @@ from memcon import codec
 from memcon.errors import ConfigError, NotFoundError, UnavailableError
 from memcon.policy_types import LearningSettings
 from memcon_policy_server import wire
-from memcon_policy_server.client.transport import KEEP_ALIVE_S, TRANSIENT, authorization, reply_of
+from memcon_policy_server.client.transport import KEEP_ALIVE_S, TRANSIENT, authorization, checked, reply_of
 from memcon_policy_server.shard_map import ShardAddress, ShardMap
 
 __all__ = ["HttpShardMap"]
@@ -65,7 +65,7 @@ class HttpShardMap:
             NotFoundError: no such table.
             UnavailableError, UnauthorizedError: as in `__call__`.
         """
-        tables = (await self._get(wire.TABLES)).get("tables", {})
+        tables = (await self._get(wire.TABLES))["tables"]
         if table not in tables:
             raise NotFoundError(f"the server at {self._base_url} has no table '{table}'; it has: {', '.join(tables)}")
         return codec.decode(LearningSettings, tables[table]["settings"], where=f"settings of table '{table}'")
@@ -79,7 +79,7 @@ class HttpShardMap:
 
     async def _get(self, path: str) -> Any:
         try:
-            return reply_of(await self._http.get(self._base_url + path))
+            return checked(path, reply_of(await self._http.get(self._base_url + path)))
         except TRANSIENT as error:
             raise UnavailableError(f"{self._base_url}{path}: {type(error).__name__}: {error}") from error
 

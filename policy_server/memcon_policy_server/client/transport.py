@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import httpx2
@@ -17,7 +18,7 @@ from memcon.errors import UnavailableError
 from memcon_policy_server import wire
 from memcon_policy_server.shard_map import ShardMap, ShardMapSource
 
-__all__ = ["KEEP_ALIVE_S", "NOT_SENT", "TRANSIENT", "Pauses", "Transport", "authorization", "reply_of"]
+__all__ = ["KEEP_ALIVE_S", "NOT_SENT", "TRANSIENT", "Pauses", "Transport", "authorization", "checked", "reply_of"]
 
 T = TypeVar("T")
 
@@ -29,6 +30,21 @@ FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 0.5
 # Less than the listener keeps an idle connection.
 KEEP_ALIVE_S = 240.0
+# What each good answer has, by path. A program that got the port of an owner, or one in front of a server that is away,
+# may answer 200 as well.
+_FIELDS: Mapping[str, str] = MappingProxyType(
+    {
+        wire.DECIDE: "decision_id",
+        wire.DECIDE_BATCH: "replies",
+        wire.OUTCOME: "decision_id",
+        wire.OUTCOMES: "replies",
+        wire.CANCEL: "cancelled",
+        wire.CANCEL_EPISODE: "cancelled",
+        wire.TABLES: "tables",
+        wire.SHARD_MAP: "shards",
+        wire.HEALTH: "status",
+    }
+)
 
 
 class Pauses:
@@ -96,7 +112,7 @@ class Transport:
                 used = self._map or await self._read_map()
                 headers = {**self._headers, wire.SHARD_HEADER: wire.shard_mark(shard, len(used))}
                 url = used.shards[shard].url + path
-                return reply_of(await self._http.post(url, content=body, headers=headers))
+                return checked(path, reply_of(await self._http.post(url, content=body, headers=headers)))
         except TRANSIENT as error:
             # The owner may live elsewhere by now.
             if self._map is used:
@@ -145,6 +161,17 @@ class Transport:
 def authorization(token: str | None) -> Mapping[str, str]:
     """The header that bears `token`; none without one."""
     return {} if token is None else {"authorization": f"Bearer {token}"}
+
+
+def checked(path: str, reply: Any) -> Any:
+    """`reply`, if it has the form of a good answer to `path`.
+
+    Raises:
+        UnavailableError: no owner gave it.
+    """
+    if not isinstance(reply, dict) or (path in _FIELDS and _FIELDS[path] not in reply):
+        raise UnavailableError(f"{path}: this is no answer of a policy server: {str(reply)[:100]}")
+    return reply
 
 
 def reply_of(response: httpx2.Response) -> Any:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Generator
+from typing import cast
 
 import uvicorn
 
@@ -19,14 +20,64 @@ __all__ = ["Listener"]
 KEEP_ALIVE_S = 300
 DRAIN_S = 5
 BACKLOG = 1024
+# uvicorn's beat: it renews the header `date` every tenth time.
+_TICK_S = 0.1
+# Between two looks at what is still open while it drains.
+_LOOK_S = 0.005
 
 
 class _EmbeddedServer(uvicorn.Server):
-    """uvicorn without its signal handlers: the process belongs to the shell around it."""
+    """uvicorn without its signal handlers, and one that ends as soon as it may: the process belongs to the shell.
+
+    uvicorn's own looks ten times a second, and twice at least: 0.15 s a listener in every stop and every update.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._leaving = asyncio.Event()
+
+    def leave(self) -> None:
+        """Begin to drain."""
+        self.should_exit = True
+        self._leaving.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         yield
+
+    async def main_loop(self) -> None:
+        """Until `leave`."""
+        ticks = 0
+        while not await self.on_tick(ticks):
+            ticks += 1
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_TICK_S):
+                    await self._leaving.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept nobody more, have what began answered, at most `DRAIN_S`, and close all connections.
+
+        Until that is answered the idle ones stay, so that who asks on one is refused in words.
+        """
+        for listening in (*self.servers, *(sockets or ())):
+            listening.close()
+        loop, state = asyncio.get_running_loop(), self.server_state
+        deadline = loop.time() + DRAIN_S
+        is_open = True
+        while is_open and loop.time() < deadline:
+            self._close(idle=not state.tasks)
+            # At least once: a connection that was accepted before may have its protocol only then.
+            await asyncio.sleep(_LOOK_S)  # noqa: TID251 - uvicorn has sets to look at, and no event
+            is_open = bool(state.connections or state.tasks)
+        self._close(idle=True)
+        for task in state.tasks:
+            task.cancel()
+
+    def _close(self, *, idle: bool) -> None:
+        """Close each connection when it is answered; those that wait for nothing now, or not at all."""
+        for connection in cast("list[QuickProtocol]", list(self.server_state.connections)):
+            if idle or not (connection.cycle is None or connection.cycle.response_complete):
+                connection.shutdown()
 
 
 class Listener:
@@ -61,7 +112,6 @@ class Listener:
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=DRAIN_S,
         )
         self._server = _EmbeddedServer(config)
         self._task: asyncio.Task[None] | None = None
@@ -84,7 +134,7 @@ class Listener:
     async def stop(self) -> None:
         """Refuse what comes, let open requests finish (at most 5 s), close all connections and free the port."""
         self._app.draining = True
-        self._server.should_exit = True
+        self._server.leave()
         if self._task is not None:
             await self._task
         self._socket.close()

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import sys
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, cast
 
@@ -40,6 +40,7 @@ _BODY_WAIT_S = 0.02
 _CLOSE = b"connection: close\r\n"
 
 _CROWDED = Failure(error="unavailable", message="this server has all connections that it allows; try again")
+_NO_HTTP = Failure(error="rejected", message="this is no request of HTTP/1.1; send it again in that form")
 
 
 class _Pending:
@@ -82,6 +83,8 @@ class QuickProtocol(HttpToolsProtocol):
         self._in_head = False
         self._head_bytes: int | None = None
         self._head_timer: asyncio.TimerHandle | None = None
+        # When to close, since what comes is no request; None = nothing such came since the last one.
+        self._close_at: float | None = None
 
     # --- the connection ----------------------------------------------------------------------------------------------
 
@@ -127,12 +130,15 @@ class QuickProtocol(HttpToolsProtocol):
             self._take_asgi_way()
         elif self._in_head:
             self._watch_head(len(data))
+        elif self.timeout_keep_alive_task is None and self._is_free():
+            self._close_in_time()
 
     def _is_lone_head(self, data: bytes) -> bool:
         return (
             data.endswith(_END_OF_HEAD)
             and data.startswith(b"POST ")
             and len(data) <= _MOST_KNOWN_BYTES
+            and data.find(_END_OF_HEAD) == len(data) - len(_END_OF_HEAD)
             and self._is_between
             and self._is_free()
         )
@@ -157,7 +163,7 @@ class QuickProtocol(HttpToolsProtocol):
         self.headers = []
         self.expect_100_continue = False
         self._in_head, self._head_bytes = True, None
-        self._is_between = False
+        self._is_between, self._close_at = False, None
 
     def on_headers_complete(self) -> None:
         """Choose the way."""
@@ -180,7 +186,7 @@ class QuickProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Answer at once, if that can be."""
-        self._is_between = True
+        self._is_between, self._close_at = True, None
         if self._quick is None:
             super().on_message_complete()
             return
@@ -207,6 +213,7 @@ class QuickProtocol(HttpToolsProtocol):
         if answer is None:
             return False
         self._unset_keepalive_if_required()
+        self._close_at = None
         self._answer(answer)
         return True
 
@@ -256,8 +263,8 @@ class QuickProtocol(HttpToolsProtocol):
         if not keep_alive:
             self.transport.close()
         self._app.busy_poll.answered(self)
-        # Begins the request behind this one, or arms the keep-alive timer.
-        self.on_response_complete()
+        # Begins the request behind this one, or arms the keep-alive timer. What was answered here had come whole.
+        super().on_response_complete()
 
     # --- the ASGI way ------------------------------------------------------------------------------------------------
 
@@ -293,6 +300,39 @@ class QuickProtocol(HttpToolsProtocol):
         self.url, self.expect_100_continue = url, expected
         self.headers.extend(headers)
         super().on_headers_complete()
+
+    # --- what is no request ------------------------------------------------------------------------------------------
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, and no longer for the rest of one that was answered before it came whole."""
+        super().on_response_complete()
+        if not (self._is_between or self._in_head) and self._is_free():
+            self._unset_keepalive_if_required()
+            self._close_in_time()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what the parser cannot read, and close; requests before it get their answers first."""
+        in_body, to_asgi = not (self._is_between or self._in_head), self._quick is None
+        self._quick, self._in_head = None, False
+        self._stop_head_timer()
+        waits = self.cycle is not None and not self.cycle.response_complete
+        if waits and not in_body:
+            # Its answer would be taken for that of the last one before it.
+            self.cycle.keep_alive = False
+        elif in_body and to_asgi and self.pipeline:
+            self.pipeline[0] = (self.cycle, _refuse_in_turn)
+        elif in_body and to_asgi and not waits:
+            # It has its answer.
+            self.transport.close()
+        else:
+            self._refuse(b"400 Bad Request", _NO_HTTP)
+
+    def _close_in_time(self) -> None:
+        """Close, though more may come: uvicorn lets each piece put off the end of a connection."""
+        if self._close_at is None:
+            is_kept = self._is_between and self.cycle is not None
+            self._close_at = self.loop.time() + (self.timeout_keep_alive if is_kept else self._head_limit_s)
+        self.timeout_keep_alive_task = self.loop.call_at(self._close_at, self.timeout_keep_alive_handler)
 
     # --- the head ----------------------------------------------------------------------------------------------------
 
@@ -330,6 +370,14 @@ class QuickProtocol(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+
+async def _refuse_in_turn(_: object, __: object, send: Callable[[Any], Awaitable[None]]) -> None:
+    """An application that answers a request whose body is no HTTP."""
+    body = msgspec.json.encode(_NO_HTTP)
+    headers = [(b"content-type", JSON), (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": 400, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _max_sockets() -> int:

@@ -102,7 +102,7 @@ class PolicyApp(HttpApp):
     async def _tables(self, message: messages.TablesQuery) -> object:
         place = {"shard": self._owner.shard, "num_shards": self._owner.num_shards}
         if message.table is msgspec.UNSET:
-            return {**place, "tables": self._owner.tables()}
+            return {**place, "tables": await self._owner.tables()}
         key = None if message.key is msgspec.UNSET else message.key
         served = await self._owner.served(message.table, key)
         return {**place, "last_seq": served["last_seq"], "tables": served["tables"]}

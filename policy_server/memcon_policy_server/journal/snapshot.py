@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,8 @@ class Snapshot:
     state: Mapping[str, Any]
 
 
-_ENCODER = msgspec.msgpack.Encoder()
+# A sequence that makes its items when it is read is written as a list of them.
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=list)
 # Things that are encoded in one go: the interpreter is held meanwhile, and the owner's event loop waits.
 _PART = 256
 _DECODER = msgspec.msgpack.Decoder(Snapshot)
@@ -110,7 +111,7 @@ def _encode(content: bytearray, value: object, between: Callable[[], object]) ->
         for key, item in value.items():
             content += _ENCODER.encode(key)
             _encode(content, item, between)
-    elif isinstance(value, list) and len(value) > _PART:
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes) and len(value) > _PART:
         content += b"\xdd" + _LENGTH.pack(len(value))
         for begin in range(0, len(value), _PART):
             part = value[begin : begin + _PART]

@@ -57,8 +57,17 @@ class Store:
     @contextmanager
     def reading(self, doing: str = "read") -> Iterator[sa.Connection]:
         """A view of the last commit. From any thread."""
-        with self.translated(doing), self._reader.connect() as connection, connection.begin():
-            yield connection
+        # The writer's own file changes under its readers, who see one commit nevertheless.
+        unlocked = self._unlocked() if self._writer is None else None
+        try:
+            with self.translated(doing), self._reader.connect() as connection, connection.begin():
+                yield connection
+        except Exception as error:
+            if unlocked is not None and unlocked != self._unlocked():
+                # What looks like damage is one page from before a commit and one from after it.
+                problem = "another process began to write it meanwhile; run the same command again"
+                raise LockedError(f"cannot {doing} {self.path}: {problem}") from error
+            raise
 
     @contextmanager
     def writing(self, doing: str) -> Iterator[sa.Connection]:
@@ -164,7 +173,15 @@ class Store:
 
     def _mode(self, mode: str) -> str:
         # A journal that was closed in order is read without making a lock file beside it.
-        return "ro&immutable=1" if mode == "ro" and not Path(f"{self.path}-wal").exists() else mode
+        return "ro&immutable=1" if mode == "ro" and self._unlocked() else mode
+
+    def _unlocked(self) -> tuple[int, int] | None:
+        """Size and time of a journal that nobody has open; reading takes no lock there."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return None if Path(f"{self.path}-wal").exists() else (found.st_size, found.st_mtime_ns)
 
 
 def damaged(path: Path, problem: str) -> DamagedFileError:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from memcon.learning.events import Cancelled, Credited, Decided, Event
 from memcon.protocols import Clock
+from memcon_policy_server.wire import MovedError
 
 __all__ = ["Expiry"]
 
@@ -14,10 +15,12 @@ __all__ = ["Expiry"]
 MAX_AT_ONCE = 256
 # Shortest pause between two turns, so that decisions that are due one after the other end together.
 SHORTEST_PAUSE_S = 0.01
+# Before the next try of an owner that does not know whether it still is the owner.
+PUT_OFF_S = 0.5
 
 
 class Expiry:
-    """Calls `end(table, decision_id)` for each decision that stays open for `after_s`.
+    """Calls `end(table, decision_id)` for each decision that stays open for `after_s`, again after a `MovedError`.
 
     Follows the events of the shard. Ages are of this process: those that are open at its start begin anew then, since
     the journal has no times. Memory: one entry an open decision.
@@ -62,8 +65,12 @@ class Expiry:
                 break
             due.append(place)
         for place in due:
+            try:
+                self._end(*place)
+            except MovedError:
+                # The owner may be another one by now.
+                return PUT_OFF_S
             del self._ends[place]
-            self._end(*place)
         oldest = next(iter(self._ends.values()), now + self._after_s)
         return 0.0 if oldest <= now else max(oldest - now, SHORTEST_PAUSE_S)
 

@@ -20,7 +20,6 @@ from memcon.errors import MemconError, StorageError, UnavailableError
 from memcon.learning import kernel
 from memcon.learning.events import Decided
 from memcon.learning.shard import Handled, PolicyShard
-from memcon.learning.table import Captured
 from memcon.policy_types import (
     CancelRequest,
     DecideReply,
@@ -96,13 +95,6 @@ class ShardOwner:
         except BaseException:
             self._journal.close()
             raise
-        self._lease = Lease(
-            self._journal.current_epoch,
-            epoch=self.epoch,
-            clock=self._clock,
-            claimed_at=claimed_at,
-            on_lost=self._lose,
-        )
         self._snapshots = SnapshotWriter(
             self._core,
             self._journal,
@@ -116,6 +108,14 @@ class ShardOwner:
             flush_every_s=self.options.flush_every_s,
             clock=self._clock,
             on_fault=on_fault,
+        )
+        # Behind what its loss fails: somebody may have claimed the shard while it was folded, and its thread looks now.
+        self._lease = Lease(
+            self._journal.current_epoch,
+            epoch=self.epoch,
+            clock=self._clock,
+            claimed_at=claimed_at,
+            on_lost=self._lose,
         )
         self._admission = Admission(self._core, self.options.limits, shard=shard, num_shards=num_shards)
         self._core.admit = self._admission.check_keys
@@ -279,12 +279,13 @@ class ShardOwner:
             lease_age_s=self._lease.age_s,
         )
 
-    def tables(self) -> dict[str, dict[str, Any]]:
+    async def tables(self) -> dict[str, dict[str, Any]]:
         """Settings of each table, how many keys and decisions it has, and its version, by name.
 
         Raises:
             MemconError: why the owner answers nothing.
         """
+        await self._run.renewed()
         self._run.check_answers()
         core = self._core
         return {
@@ -382,16 +383,12 @@ class ShardOwner:
     def _expire(self, table: str, decision_id: str) -> None:
         if self._expiry is None or self.fault is not None:
             return
-        try:
-            expired = self._run.apply(self._core.expire, table, decision_id, self.options.default_reward).reply
-        except MovedError:
-            # May be another's by now: if not, it ends a little later.
-            self._expiry.opened(table, decision_id)
-            return
-        self._counts.expired += expired
+        self._counts.expired += self._run.apply(
+            self._core.expire, table, decision_id, self.options.default_reward
+        ).reply
         self._commits.flush_later()
 
-    def _written_out(self, state: Captured, last_seq: int, key: str | None) -> dict[str, Any]:
+    def _written_out(self, state: dict[str, Any], last_seq: int, key: str | None) -> dict[str, Any]:
         core = unsigned_shard(self.shard, self.num_shards)
-        core.load(state(lambda: None))
+        core.load(state)
         return served_tables(core, self.shard, self.num_shards, last_seq, key=key)

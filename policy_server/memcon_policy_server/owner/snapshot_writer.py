@@ -6,10 +6,10 @@ import asyncio
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from memcon.errors import LockedError
 from memcon.learning.shard import PolicyShard
-from memcon.learning.table import Captured
 from memcon.protocols import Clock
 from memcon_policy_server.journal.snapshot import write_snapshot
 from memcon_policy_server.journal.sqlite_journal import SqliteJournal
@@ -50,14 +50,14 @@ class SnapshotWriter:
         """Seconds since this process has written one; -1 = it has not."""
         return -1.0 if self._written_at is None else self._clock.monotonic() - self._written_at
 
-    def capture_if_due(self, seq: int) -> Captured | None:
-        """What gives the state of this moment, if a snapshot is due; memory holds the events up to `seq`, no more."""
+    def capture_if_due(self, seq: int) -> dict[str, Any] | None:
+        """The state of this moment, if a snapshot is due; memory holds the events up to `seq`, no more."""
         if seq < self._due_at or self._writing is not None:
             return None
         self._due_at = self._next_due(seq)
         return self._capture()
 
-    def write(self, state: Captured, seq: int, head: bytes) -> None:
+    def write(self, state: dict[str, Any], seq: int, head: bytes) -> None:
         """Write the `state` after event `seq` in the background; `head` is the journal's checksum there."""
         self._writing = asyncio.get_running_loop().create_task(self._write(state, seq, head))
 
@@ -74,14 +74,14 @@ class SnapshotWriter:
         self._hurry.set()
         self._thread.shutdown()
 
-    def _capture(self) -> Captured | None:
+    def _capture(self) -> dict[str, Any] | None:
         try:
             return self._core.captured()
         except Exception as error:  # noqa: BLE001 - a snapshot is a shortcut: without it the next start folds more
             self._count_failure(error)
             return None
 
-    async def _write(self, state: Captured, seq: int, head: bytes) -> None:
+    async def _write(self, state: dict[str, Any], seq: int, head: bytes) -> None:
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._put, state, seq, head)
         except Exception as error:  # noqa: BLE001 - as above
@@ -92,7 +92,7 @@ class SnapshotWriter:
         finally:
             self._writing = None
 
-    def _put(self, state: Captured, seq: int, head: bytes) -> None:
+    def _put(self, state: dict[str, Any], seq: int, head: bytes) -> None:
         # Two owners do live at once for a while, and only one may write the file.
         if (newest := self._journal.current_epoch()) != self._journal.epoch:
             raise LockedError(
@@ -105,7 +105,7 @@ class SnapshotWriter:
             num_shards=self._num_shards,
             seq=seq,
             head=head,
-            state=state(self._give_way),
+            state=state,
             between=self._give_way,
         )
 

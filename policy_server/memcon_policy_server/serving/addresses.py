@@ -58,7 +58,8 @@ class FolderShardMap:
         path = address_path(self.directory, shard)
         try:
             with path.open(encoding="utf-8") as file:
-                fcntl.flock(file, fcntl.LOCK_SH)
+                # Never waits, in an event loop, for an owner that was stopped while it wrote: the asker tries again.
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 return codec.decode_json(ShardAddress, file.read())
         except (OSError, codec.CodecError) as error:
             # An owner may have died while it wrote; the next one writes it anew.

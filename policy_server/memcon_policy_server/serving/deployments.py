@@ -115,7 +115,8 @@ def _collect_seldom() -> None:
 
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 50, 100)
+    # The young are looked at while they are still in the core's cache, all others as seldom as can be.
+    gc.set_threshold(5_000, 500, 100)
 
 
 class GatewayReplica:

@@ -129,15 +129,22 @@ class Gateway(HttpApp):
 
     async def _health_of(self, shard: int) -> dict[str, Any]:
         try:
-            answer: dict[str, Any] = msgspec.json.decode(await self._router.health(shard))
+            answer: dict[str, Any] = msgspec.json.decode(await self._router.now(shard, wire.HEALTH))
         except MemconError:
             return {"status": "away", "shard": shard}
         return answer
 
     async def _metrics(self, _: messages.Nothing) -> object:
-        pages = [body.decode() for body in await self._router.get(wire.METRICS)]
+        pages = await asyncio.gather(*(self._page_of(shard) for shard in range(self._router.num_shards)))
         own = metrics.gateway_text(self._name, self._router.counts, self.answered)
         return merged_metrics([*pages, own])
+
+    async def _page_of(self, shard: int) -> str:
+        # Just when one is away the numbers of the others are looked at: it is missing, and nothing waits for it.
+        try:
+            return (await self._router.now(shard, wire.METRICS)).decode()
+        except MemconError:
+            return ""
 
     async def _shard_map(self, _: messages.Nothing) -> object:
         return await self._router.shard_map()

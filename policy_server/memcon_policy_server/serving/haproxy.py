@@ -7,14 +7,14 @@ started through a script that mends the config first, and its files lie in a fol
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 import shutil
-import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from memcon_policy_server.serving.free_ports import free_ports
 
 __all__ = ["environment"]
 
@@ -38,7 +38,8 @@ def environment(folder: Path) -> Mapping[str, str]:
     binary = _binary()
     if sys.platform != "linux" or binary is None:
         return {}
-    metrics_port, stats_port, fallback_port = _free_ports(3)
+    # With Ray's fixed ones there is one server a machine.
+    metrics_port, stats_port, fallback_port = free_ports(3)
     script = folder / "haproxy"
     setpriv = shutil.which("setpriv")
     command = [setpriv, "--pdeathsig", "KILL", binary] if setpriv else [binary]
@@ -73,12 +74,3 @@ def _binary() -> str | None:
     except ImportError:
         return shutil.which("haproxy")
     return str(get_haproxy_binary())
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports of the loopback that are free now: with Ray's fixed ones there is one server a machine."""
-    with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]

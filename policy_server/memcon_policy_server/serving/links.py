@@ -14,7 +14,7 @@ import msgspec
 
 from memcon.errors import UnavailableError
 from memcon_policy_server import wire
-from memcon_policy_server.client.transport import TRANSIENT, Transport
+from memcon_policy_server.client.transport import TRANSIENT, Transport, checked
 from memcon_policy_server.shard_map import ShardMap, ShardMapSource
 
 __all__ = ["LinkedTransport"]
@@ -37,8 +37,10 @@ class LinkedTransport(Transport):
         """As `Transport.post`."""
         answer = await self._try(shard, "POST", path, body)
         try:
-            return msgspec.json.decode(answer)
-        except msgspec.DecodeError as error:
+            return checked(path, msgspec.json.decode(answer))
+        except (msgspec.DecodeError, UnavailableError) as error:
+            # Another program has the port by now.
+            self._map = None
             raise UnavailableError(f"what answered is no owner: {error}") from error
 
     async def get(self, shard: int, path: str) -> bytes:
@@ -86,6 +88,9 @@ class LinkedTransport(Transport):
 
     async def _exchange(self, url: str, request: bytes) -> tuple[int, bytes]:
         idle = self._idle.setdefault(url, [])
+        while idle and not idle[-1].open:
+            # Its owner closes one that was idle for long: a try at each would cost the pause of a failure.
+            idle.pop()
         link = idle.pop() if idle else await _connect(url)
         try:
             answer = await link.ask(request)

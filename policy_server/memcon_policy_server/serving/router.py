@@ -15,6 +15,7 @@ import msgspec
 from memcon.errors import MemconError, UnavailableError
 from memcon_policy_server import messages, wire
 from memcon_policy_server.client.batching import DECIDES, OUTCOMES, Batcher
+from memcon_policy_server.client.transport import TRANSIENT
 from memcon_policy_server.http.metrics import RouterCounts
 from memcon_policy_server.serving.links import LinkedTransport
 from memcon_policy_server.shard_map import ShardMap
@@ -89,13 +90,16 @@ class ShardRouter:
         """
         return await asyncio.gather(*(self._get(shard, path) for shard in range(self.num_shards)))
 
-    async def health(self, shard: int) -> bytes:
-        """One shard's own word, asked once.
+    async def now(self, shard: int, path: str) -> bytes:
+        """One shard's answer to GET `path`, asked once.
 
         Raises:
             UnavailableError: it does not answer now.
         """
-        return await self._transport.get(shard, wire.HEALTH)
+        try:
+            return await self._transport.get(shard, path)
+        except TRANSIENT as error:
+            raise UnavailableError(f"shard {shard} does not answer now: {type(error).__name__}: {error}") from error
 
     async def shard_map(self) -> ShardMap:
         """Where the owners are now, once all are there."""

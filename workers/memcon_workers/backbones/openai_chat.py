@@ -28,9 +28,12 @@ __all__ = ["PLUGIN", "OpenAIChat"]
 BASE_URL_VARIABLE = "OPENAI_BASE_URL"
 # The SDK's own endpoint.
 DEFAULT_HOST = "api.openai.com"
+DEFAULT_URL = f"https://{DEFAULT_HOST}/v1"
 # Seeds are sent modulo this: they fit a signed integer of 32 bits, the smallest that servers read them into.
 SEEDS = 2**31
 CONNECT_S = 10.0
+# No reply has as many, and sums over a run stay within 64 bits.
+MOST_TOKENS = 2**31
 # A request that fails is its task's failure; as many in a row, of all streams of a process, are the endpoint's.
 FAILURES_IN_A_ROW = 3
 # Tries of the check before a run after the first: whoever waits at a terminal wants to know.
@@ -216,7 +219,7 @@ class OpenAIChat:
         choices = getattr(reply, "choices", None)
         choice = choices[0] if isinstance(choices, list) and choices else None
         ended, message = getattr(choice, "finish_reason", None), getattr(choice, "message", None)
-        if message is None:
+        if not hasattr(message, "content"):
             raise self._unanswered("answers with no choice")
         if ended == "content_filter":
             raise self._unanswered("cut the reply off by its content filter")
@@ -249,7 +252,7 @@ class OpenAIChat:
 
 def _count(usage: Any, name: str) -> int | None:
     value = getattr(usage, name, None)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_TOKENS else None
 
 
 # --- the environment ----------------------------------------------------------------------------------------------
@@ -303,6 +306,10 @@ def _build(config: OpenAIConfig) -> OpenAIChat:
     return OpenAIChat(config)
 
 
+def _endpoint(config: OpenAIConfig) -> str:
+    return (_base_url(config) or DEFAULT_URL).rstrip("/")
+
+
 async def _check(config: OpenAIConfig) -> None:
     model = OpenAIChat(config)
     try:
@@ -316,4 +323,5 @@ PLUGIN = Plugin(
     build=_build,
     summary="a language model behind any OpenAI-compatible endpoint; tokens and model id are the provider's own",
     check=_check,
+    endpoint=_endpoint,
 )

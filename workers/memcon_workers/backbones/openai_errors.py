@@ -21,9 +21,11 @@ __all__ = ["Endpoint", "EndpointFailure", "classify", "task_error"]
 _AGAIN = "and run the same command again"
 # Long enough for a provider's sentence.
 _MOST_CHARACTERS = 300
+# Read of what a provider says; more than enough for the above when words of it are blotted out.
+_MOST_READ = 4_000
 # A word with as long a part of a secret is taken for a part of it: some providers answer with a masked key.
 _TELLING_PART = 6
-_KEY_LIKE = re.compile(r"\bsk-[\w*.-]+|\S*\*{3,}\S*")
+_KEY_LIKE = re.compile(r"\bsk-[\w*.-]+")
 # Codes under which a status that is mostly one request's own failure fails every request of an account, or of a run.
 _NO_CREDIT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 # Some providers say so under 400, without a code.
@@ -58,11 +60,14 @@ class Endpoint:
 
     def redacted(self, text: str) -> str:
         """`text` as one short line without any secret, a telling part of one, or what looks like a key."""
+        # Some answer with a whole page: what is left out was never to be shown.
+        text = " ".join(text.split())[:_MOST_READ]
         for secret in self.secrets:
             if len(secret) >= _TELLING_PART:
                 text = text.replace(secret, "***")
         words = [
-            "***" if any(_shares_a_part(word, secret) for secret in self.secrets) else word for word in text.split()
+            "***" if "***" in word or any(_shares_a_part(word, secret) for secret in self.secrets) else word
+            for word in text.split()
         ]
         line = _KEY_LIKE.sub("***", " ".join(words))
         return line if len(line) <= _MOST_CHARACTERS else line[:_MOST_CHARACTERS] + " ..."

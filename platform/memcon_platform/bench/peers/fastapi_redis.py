@@ -33,6 +33,8 @@ _ARMS = actions.action_set("default").action_ids
 _C, _ALPHA = 1.4, 0.15
 _START_WITHIN_S = 20
 _END_WITHIN_S = 10
+# As uvicorn would.
+_BACKLOG = 2048
 
 # KEYS[1] = hash of one context with the fields n0, q0, n1, q1, ...; ARGV = number of arms, c. Unvisited arms go first,
 # in order; of equal ones the first wins. Gives the arm's index and counts it.
@@ -200,6 +202,8 @@ async def _serve(unix: str) -> None:
     await first.aclose()
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.bind(("127.0.0.1", 0))
+    # Before its port is told: who connects before uvicorn accepts waits in the backlog.
+    listening.listen(_BACKLOG)
     config = uvicorn.Config(build_app(unix), loop="uvloop", http="httptools", access_log=False, log_level="warning")
     click.echo(listening.getsockname()[1])
     await uvicorn.Server(config).serve(sockets=[listening])
