@@ -29,7 +29,7 @@ __all__ = ["PracticeBook"]
 
 _log = logging.getLogger(__name__)
 
-# Sets of attempts that are kept for the streams to come, less than a megabyte each. Cells that differ by memory or
+# Sets of attempts that are kept for the streams to come, about a megabyte each. Cells that differ by memory or
 # policy alone come one seed after the other: a study's benchmarks, sources and seeds must all have room.
 _KEPT = 32
 
