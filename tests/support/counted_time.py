@@ -1,4 +1,4 @@
-"""Time for the load generator that goes on by its own looks: a window holds so many jobs on however slow a machine."""
+"""Time that goes on by looks at it: a window of the load generator holds so many jobs on however slow a machine."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ import pytest
 
 from memcon_platform.bench import generator, load_single
 
-__all__ = ["count_time"]
-
-_LOOK_S = 0.001
+__all__ = ["CountedClock", "count_time"]
 
 
-class _CountedClock:
-    """A millisecond later at each look."""
+class CountedClock:
+    """Later by `look_s` at each look."""
 
-    def __init__(self) -> None:
-        self._looks = 0
+    def __init__(self, look_s: float = 0.001) -> None:
+        self.looks, self._look_s = 0, look_s
 
     def wall(self) -> float:
         raise AssertionError("nothing here is dated")
 
     def monotonic(self) -> float:
-        self._looks += 1
-        return self._looks * _LOOK_S
+        self.looks += 1
+        return self.looks * self._look_s
 
 
 def count_time(patch: pytest.MonkeyPatch) -> None:
     """Let the seconds of closed loops be counted by jobs: one ends each millisecond."""
     for module in (generator, load_single):
-        patch.setattr(module, "SystemClock", _CountedClock)
+        patch.setattr(module, "SystemClock", CountedClock)

@@ -7,22 +7,9 @@ import asyncio
 import pytest
 
 from memcon_policy_server.http.busy_poll import BusyPoll
+from support.counted_time import CountedClock
 
-STEP_US = 10
-
-
-class _StepClock:
-    """Goes on by `STEP_US` a look."""
-
-    def __init__(self) -> None:
-        self.looks = 0
-
-    def wall(self) -> float:
-        raise AssertionError("nothing here is dated")
-
-    def monotonic(self) -> float:
-        self.looks += 1
-        return self.looks * STEP_US / 1e6
+LOOK_S = 10e-6
 
 
 async def _turns(count: int = 40) -> None:
@@ -31,7 +18,7 @@ async def _turns(count: int = 40) -> None:
 
 
 async def test_the_loop_turns_until_the_time_is_over() -> None:
-    clock = _StepClock()
+    clock = CountedClock(LOOK_S)
     poll = BusyPoll(50, clock=clock)
     for _ in range(2):
         poll.answered("one")
@@ -44,7 +31,7 @@ async def test_the_loop_turns_until_the_time_is_over() -> None:
 
 
 async def test_an_answer_meanwhile_lengthens_it_and_starts_no_second_one() -> None:
-    clock = _StepClock()
+    clock = CountedClock(LOOK_S)
     poll = BusyPoll(50, clock=clock)
     for _ in range(2):
         poll.answered("one")
@@ -61,7 +48,7 @@ async def test_an_answer_meanwhile_lengthens_it_and_starts_no_second_one() -> No
     ids=["one answer", "answers by turns", "switched off"],
 )
 async def test_it_sleeps_unless_one_connection_asks_on(microseconds: int, connections: list[str]) -> None:
-    clock = _StepClock()
+    clock = CountedClock(LOOK_S)
     poll = BusyPoll(microseconds, clock=clock)
     for connection in connections:
         poll.answered(connection)
@@ -71,7 +58,7 @@ async def test_it_sleeps_unless_one_connection_asks_on(microseconds: int, connec
 
 @pytest.mark.parametrize("end", ["lost", "another"])
 async def test_it_ends_with_its_reason(end: str) -> None:
-    clock = _StepClock()
+    clock = CountedClock(LOOK_S)
     poll = BusyPoll(1_000_000, clock=clock)
     for _ in range(2):
         poll.answered("one")
